@@ -1,0 +1,1 @@
+"""The API server: requests in, answers out, over the store. Only its adapter knows a socket."""

@@ -1,0 +1,49 @@
+"""Validation of metadata: names, labels, annotations, finalizers, owner references."""
+
+from typing import Any
+
+from kube32.api.admission import names
+from kube32.api.admission.problems import Problems
+from kube32.contract import LIMITS, Resource, text
+
+_STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+# Their names are used as DNS labels.
+_LABEL_NAMED = ("Namespace",)
+
+
+def check_metadata(resource: Resource, obj: dict[str, Any], problems: Problems) -> None:
+    """All of an object's metadata."""
+    meta: dict[str, Any] = obj.get("metadata") or {}
+    _check_name(resource, meta.get("name", ""), problems)
+    check_labels(meta.get("labels") or {}, "metadata.labels", problems)
+    _check_annotations(meta.get("annotations") or {}, problems)
+    for index, finalizer in enumerate(meta.get("finalizers") or ()):
+        path = f"metadata.finalizers[{index}]"
+        broken = names.qualified_name(finalizer)
+        if not broken and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            broken = [text("validation", "finalizer")]
+        problems.invalids(path, finalizer, broken)
+
+
+def _check_name(resource: Resource, name: str, problems: Problems) -> None:
+    if not name:
+        problems.required("metadata.name", text("validation", "name_required"))
+        return
+    rule = names.label if resource.kind in _LABEL_NAMED else names.subdomain
+    problems.invalids("metadata.name", name, rule(name))
+
+
+def check_labels(labels: dict[str, str], path: str, problems: Problems) -> None:
+    """Keys and values of labels, or of a selector by equality."""
+    for key, value in labels.items():
+        problems.invalids(path, key, names.qualified_name(key))
+        problems.invalids(path, value, names.label_value(value))
+
+
+def _check_annotations(annotations: dict[str, str], problems: Problems) -> None:
+    size = 0
+    for key, value in annotations.items():
+        size += len(key) + len(value)
+        problems.invalids("metadata.annotations", key, names.qualified_name(key.lower()))
+    if size > LIMITS.annotations_bytes:
+        problems.too_long("metadata.annotations", LIMITS.annotations_bytes)

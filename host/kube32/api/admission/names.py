@@ -1,0 +1,77 @@
+"""Kubernetes' syntax of names, labels and keys: each function gives the broken rules as texts, none when all
+hold.
+"""
+
+import re
+
+from kube32.contract import text
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_ENV_NAME = re.compile(r"[ -<>-~]+")
+SUBDOMAIN_BYTES = 253
+LABEL_BYTES = 63
+
+
+def _said(name: str, **fields: object) -> str:
+    return text("validation", name, **fields)
+
+
+def _rules(value: str, form: re.Pattern[str], message: str, limit: int) -> list[str]:
+    broken = [] if len(value) <= limit else [_said("too_long", limit=limit)]
+    # The length comes first: the pattern never runs over megabytes.
+    if broken or not form.fullmatch(value):
+        broken.append(_said(message))
+    return broken
+
+
+def subdomain(value: str) -> list[str]:
+    """A DNS-1123 subdomain, at most 253 bytes: names of most objects."""
+    return _rules(value, _SUBDOMAIN, "dns_subdomain", SUBDOMAIN_BYTES)
+
+
+def label(value: str) -> list[str]:
+    """A DNS-1123 label, at most 63 bytes: names of namespaces, containers and volumes."""
+    return _rules(value, _LABEL, "dns_label", LABEL_BYTES)
+
+
+def qualified_name(value: str) -> list[str]:
+    """A label or annotation key: an optional DNS subdomain and "/", then a name of at most 63 bytes."""
+    parts = value.split("/")
+    if len(parts) > 2:
+        return [_said("qualified_form")]
+    broken: list[str] = []
+    if len(parts) == 2:
+        if not parts[0]:
+            broken.append(_said("prefix_part_empty"))
+        else:
+            broken += [_said("prefix_part", what=what) for what in subdomain(parts[0])]
+    name = parts[-1]
+    if not name:
+        broken.append(_said("name_part_empty"))
+    elif len(name) > LABEL_BYTES:
+        broken.append(_said("name_part_long", limit=LABEL_BYTES))
+    if len(name) > LABEL_BYTES or not _QUALIFIED.fullmatch(name):
+        broken.append(_said("qualified_name"))
+    return broken
+
+
+def label_value(value: str) -> list[str]:
+    """A label's value: empty, or at most 63 bytes."""
+    return _rules(value, _LABEL_VALUE, "label_value", LABEL_BYTES)
+
+
+def config_key(value: str) -> list[str]:
+    """A key of a ConfigMap or Secret: it becomes a file name."""
+    broken = _rules(value, _CONFIG_KEY, "config_key", SUBDOMAIN_BYTES)
+    if value == "." or value.startswith(".."):
+        broken.append(_said("config_key_dots"))
+    return broken
+
+
+def env_name(value: str) -> list[str]:
+    """The name of an environment variable."""
+    return [] if _ENV_NAME.fullmatch(value) else [_said("env_name")]

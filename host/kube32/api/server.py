@@ -1,0 +1,191 @@
+"""The API server: who asks, what for, may they, and the handler that answers. Sockets are the adapter's."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from kube32.api import (
+    checkpoint_data,
+    create,
+    crud,
+    delete,
+    discovery,
+    get,
+    join,
+    modules,
+    namespaces,
+    openapi,
+    patch,
+    pod_log,
+    pods,
+    proxy,
+    routes,
+    topics,
+    update,
+    watch,
+)
+from kube32.api import list as listing
+from kube32.api.http import Request, Response, failure_response
+from kube32.api.kubelets import KubeletConnector
+from kube32.api.modules import ModuleStore
+from kube32.api.routes import RequestInfo
+from kube32.api.security import Security
+from kube32.api.snapshot_pool import SnapshotPool
+from kube32.api.status import ApiFailure, internal, method_not_allowed, no_such_path, unauthorized
+from kube32.contract import Limits, text
+from kube32.store import Store, WatchHub
+
+_log = logging.getLogger(__name__)
+_HEALTH = ("/healthz", "/livez", "/readyz")
+_NO_PROCESSES = ("exec", "attach")
+
+Handler = Callable[["ApiServer", Request, RequestInfo], Awaitable[Response]]
+CallHandler = Callable[[crud.Call], Awaitable[Response]]
+
+# Subresources with a handler of their own, by kind and name. All others read and write the object.
+_SUBRESOURCES: dict[tuple[str, str], Handler] = {
+    ("Pod", "log"): pod_log.handle,
+    ("Pod", "proxy"): proxy.pod_proxy,
+    ("Node", "proxy"): proxy.node_proxy,
+    ("Checkpoint", "data"): checkpoint_data.handle,
+    ("Module", "data"): modules.handle,
+}
+_VIRTUAL: dict[str, Handler] = {
+    "join": join.handle,
+    "topics": topics.handle,
+    "bindings": pods.bind_older,
+}
+_POD_WRITES: dict[str, CallHandler] = {"binding": pods.bind, "replacement": pods.replace}
+_WRITES: dict[str, CallHandler] = {
+    "create": create.handle,
+    "update": update.handle,
+    "patch": patch.handle,
+    "delete": delete.handle,
+    "deletecollection": delete.handle_collection,
+}
+
+
+class ApiServer:
+    """Answers requests over a store. `start` before the first one; `close` ends all streams."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        hub: WatchHub,
+        limits: Limits,
+        security: Security,
+        data_dir: Path,
+        kubelets: KubeletConnector,
+        pool: SnapshotPool,
+        modules: ModuleStore,
+    ) -> None:
+        self.store = store
+        self.hub = hub
+        self.limits = limits
+        self.security = security
+        self.data_dir = data_dir
+        self.kubelets = kubelets
+        self.pool = pool
+        self.modules = modules
+        self._ready = False
+        security.bind(store)
+
+    async def start(self) -> None:
+        """Makes the namespaces that every cluster has; /readyz is ok from then on."""
+        namespaces.bootstrap(self.store)
+        self._ready = True
+
+    async def close(self) -> None:
+        """Ends all watches and the connections to kubelets."""
+        self._ready = False
+        self.hub.close()
+        await self.kubelets.close()
+
+    async def dispatch(self, request: Request) -> Response:
+        """The answer to a request. It never raises: every failure is a Status."""
+        try:
+            return await self._answer(request)
+        except ApiFailure as failure:
+            return failure_response(failure)
+        except Exception as error:
+            _log.exception("%s %s failed", request.method, request.path)
+            return failure_response(internal(f"{type(error).__name__}: {error}"))
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.path
+        if path in _HEALTH:
+            return self._health(request)
+        user = self.security.authenticate(request)
+        if user is None:
+            raise unauthorized()
+        request.user = user
+        info = routes.parse(request.method, path, request.query)
+        self.security.authorize(user, info, request)
+        if not info.is_resource:
+            return _document(request)
+        refused = routes.check_served(info)
+        if refused is not None:
+            raise refused
+        resource = info.resource
+        if resource is None:
+            handler = _VIRTUAL.get(info.virtual)
+            if handler is None:
+                raise no_such_path()
+            return await handler(self, request, info)
+        if info.subresource:
+            return await self._subresource(request, info)
+        call = crud.Call(self, request, info, resource, user)
+        verb = info.verb
+        if verb == "get":
+            return get.handle(call)
+        if verb == "list":
+            return listing.handle(call)
+        if verb == "watch":
+            return watch.handle(call)
+        return await _WRITES[verb](call)
+
+    async def _subresource(self, request: Request, info: RequestInfo) -> Response:
+        resource, name, user = info.resource, info.subresource, request.user
+        assert resource is not None and user is not None
+        if resource.kind == "Pod" and name in _NO_PROCESSES:
+            raise ApiFailure(405, text("answers", "exec_refused"))
+        if name not in resource.subresources or (info.has_rest and name != "proxy"):
+            raise no_such_path()
+        handler = _SUBRESOURCES.get((resource.kind, name))
+        if handler is not None:
+            return await handler(self, request, info)
+        call = crud.Call(self, request, info, resource, user)
+        if info.verb == "get":
+            return get.handle(call)
+        if resource.kind == "Pod" and name in _POD_WRITES:
+            return await _POD_WRITES[name](call)
+        return await _WRITES[info.verb](call)
+
+    def _health(self, request: Request) -> Response:
+        """/healthz, /livez and /readyz, for everybody."""
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        if request.path == "/readyz" and not self._ready:
+            return Response(500, b"[-]started failed: the server is starting or stopping\n", {}, "text/plain")
+        if request.query_string and "verbose" in request.query:
+            check = request.path.removeprefix("/")
+            body = f"[+]ping ok\n[+]store ok\n{check} check passed\n".encode()
+            return Response(200, body, {}, "text/plain; charset=utf-8")
+        return Response(200, b"ok", {}, "text/plain; charset=utf-8")
+
+
+def _document(request: Request) -> Response:
+    """Discovery, /version and OpenAPI."""
+    if request.method not in ("GET", "HEAD"):
+        raise no_such_path() if discovery.handle(request.path, "") is None else method_not_allowed()
+    if request.path.startswith("/openapi/"):
+        response = openapi.handle(request.path, request)
+    else:
+        headers = request.headers
+        response = discovery.handle(
+            request.path, headers.get("Accept") or "", headers.get("If-None-Match") or ""
+        )
+    if response is None:
+        raise no_such_path()
+    return response

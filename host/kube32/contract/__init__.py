@@ -1,0 +1,27 @@
+"""The contract: every number, name, text and layout that board and simulator share, loaded from the YAML beside this file."""
+
+from kube32.contract.abi import ABI, AbiExport, AbiFunction
+from kube32.contract.k32s import K32S
+from kube32.contract.limits import LIMITS, PROFILES, Limits, limits_for
+from kube32.contract.messages import EVENTS, EventText, text
+from kube32.contract.resources import NAMES, RESOURCES, Column, Resource, Subresource, resource_of
+
+__all__ = [
+    "ABI",
+    "EVENTS",
+    "K32S",
+    "LIMITS",
+    "NAMES",
+    "PROFILES",
+    "RESOURCES",
+    "AbiExport",
+    "AbiFunction",
+    "Column",
+    "EventText",
+    "Limits",
+    "Resource",
+    "Subresource",
+    "limits_for",
+    "resource_of",
+    "text",
+]

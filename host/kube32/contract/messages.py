@@ -1,0 +1,30 @@
+"""The texts that both implementations print, from messages.yaml."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from kube32.contract.data import load
+
+_DATA = cast(dict[str, Any], load("messages.yaml"))
+
+
+def text(section: str, name: str, /, **fields: object) -> str:
+    """The text `name` of a section of messages.yaml with its {fields} filled in; KeyError when either is unknown."""
+    return cast(str, _DATA[section][name]).format(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """An event's reason, its type (Normal or Warning) and its message with {fields}."""
+
+    reason: str
+    type: str
+    message: str
+
+
+EVENTS: dict[str, EventText] = {
+    name: EventText(e.get("reason", name), e.get("type", "Normal"), e["message"])
+    for name, e in _DATA["events"].items()
+}
+CHECKPOINT_PHASES: tuple[str, ...] = tuple(_DATA["checkpoint_phases"])
+CHECKPOINT_ACTIONS: tuple[str, ...] = tuple(_DATA["checkpoint_actions"])

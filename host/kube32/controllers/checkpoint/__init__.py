@@ -1,0 +1,1 @@
+"""The Checkpoint controller: saves pods and moves them ("Moves" of the specification)."""

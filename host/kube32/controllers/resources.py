@@ -1,0 +1,63 @@
+"""What pods ask of a node and what it has: cpu in thousandths, memory in bytes, pods, named resources."""
+
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_CEILING, Decimal
+
+from kube32.controllers.objects import Obj, containers, is_finished, node_of, spec_of, status_of
+from kube32.formats.quantity import parse
+
+Amounts = dict[str, int]
+
+
+def _whole(name: str, value: object) -> int:
+    """A quantity as a whole number; cpu in thousandths. One that cannot be read counts as nothing."""
+    try:
+        number = parse(str(value)) * (1000 if name == "cpu" else 1)
+    except ValueError:
+        return 0
+    return int(Decimal(number).to_integral_value(ROUND_CEILING))
+
+
+def amounts(quantities: Mapping[str, object] | None) -> Amounts:
+    """A resource list as whole numbers."""
+    return {name: _whole(name, value) for name, value in (quantities or {}).items()}
+
+
+def _container_requests(container: Obj) -> Amounts:
+    resources = container.get("resources") or {}
+    # A limit without a request is a request, as in Kubernetes' defaults.
+    return {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}
+
+
+def requests(pod: Obj) -> Amounts:
+    """What the pod takes: the sum of its containers, or more where an init container needs more."""
+    total: Amounts = {}
+    for container in containers(pod):
+        _add(total, _container_requests(container))
+    for container in spec_of(pod).get("initContainers") or []:
+        for name, value in _container_requests(container).items():
+            total[name] = max(total.get(name, 0), value)
+    _add(total, amounts(spec_of(pod).get("overhead")))
+    total["pods"] = 1
+    return {name: value for name, value in total.items() if value}
+
+
+def allocatable(node: Obj) -> Amounts:
+    """What the node offers to pods."""
+    status = status_of(node)
+    return amounts(status.get("allocatable") or status.get("capacity"))
+
+
+def used_by_node(pods: Iterable[Obj]) -> dict[str, Amounts]:
+    """What the pods bound to each node take; finished pods take nothing."""
+    used: dict[str, Amounts] = {}
+    for pod in pods:
+        node = node_of(pod)
+        if node and not is_finished(pod):
+            _add(used.setdefault(node, {}), requests(pod))
+    return used
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value

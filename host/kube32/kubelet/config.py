@@ -1,0 +1,150 @@
+"""ConfigMaps and Secrets for one start of a container, and the environment made from them with the
+kubelet's own words.
+"""
+
+import base64
+import binascii
+import re
+from typing import Any
+
+from kube32.client.api import ApiClient, ApiError
+from kube32.contract import text
+from kube32.kubelet.values import Obj, key_of, metadata, spec, uid_of
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+NOT_FOUND = 404
+
+
+class ConfigError(Exception):
+    """Something that the container's spec names is not there; the message is the waiting message."""
+
+
+class ConfigSource:
+    """Reads ConfigMaps and Secrets of one namespace, each once for one start."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+        self._seen: dict[tuple[str, str], dict[str, bytes] | None] = {}
+
+    async def keys(self, kind: str, name: str, optional: bool) -> dict[str, bytes]:
+        """Keys and contents of a ConfigMap or Secret; empty when it is optional and missing, else
+        ConfigError.
+        """
+        if (kind, name) not in self._seen:
+            self._seen[kind, name] = await self._fetch(kind, name)
+        found = self._seen[kind, name]
+        if found is None:
+            if optional:
+                return {}
+            which = "configmap_missing" if kind == "ConfigMap" else "secret_missing"
+            raise ConfigError(text("statuses", which, name=name))
+        return found
+
+    async def key(self, kind: str, selector: Obj) -> bytes | None:
+        """What a configMapKeyRef or secretKeyRef names; None when it is optional and missing."""
+        name, key, optional = (
+            str(selector.get("name", "")),
+            str(selector.get("key", "")),
+            bool(selector.get("optional")),
+        )
+        found = (await self.keys(kind, name, optional)).get(key)
+        if found is None and not optional:
+            which = "configmap_key" if kind == "ConfigMap" else "secret_key"
+            raise ConfigError(text("statuses", which, key=key, namespace=self.namespace, name=name))
+        return found
+
+    async def _fetch(self, kind: str, name: str) -> dict[str, bytes] | None:
+        try:
+            obj = await self._client.get(kind, name, self.namespace)
+        except ApiError as error:
+            if error.code == NOT_FOUND:
+                return None
+            raise
+        return _secret_keys(obj) if kind == "Secret" else _config_map_keys(obj)
+
+
+def _config_map_keys(obj: Obj) -> dict[str, bytes]:
+    keys = {k: str(v).encode() for k, v in (obj.get("data") or {}).items()}
+    return keys | {k: _decoded(v) for k, v in (obj.get("binaryData") or {}).items()}
+
+
+def _secret_keys(obj: Obj) -> dict[str, bytes]:
+    keys = {k: _decoded(v) for k, v in (obj.get("data") or {}).items()}
+    return keys | {k: str(v).encode() for k, v in (obj.get("stringData") or {}).items()}
+
+
+def _decoded(value: Any) -> bytes:
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+async def environment(pod: Obj, container: Obj, source: ConfigSource, node_ip: str) -> dict[str, str]:
+    """The container's environment: envFrom, then env, with $(NAME) of what stands before it filled in."""
+    found: dict[str, str] = {}
+    for entry in container.get("envFrom") or []:
+        for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+            if ref := entry.get(field):
+                keys = await source.keys(kind, str(ref.get("name", "")), bool(ref.get("optional")))
+                found |= {
+                    f"{entry.get('prefix', '')}{k}": v.decode("utf-8", "replace") for k, v in keys.items()
+                }
+    for entry in container.get("env") or []:
+        value = await _value(pod, entry, source, node_ip, found)
+        if value is not None:
+            found[str(entry.get("name", ""))] = value
+    return found
+
+
+async def _value(
+    pod: Obj, entry: Obj, source: ConfigSource, node_ip: str, before: dict[str, str]
+) -> str | None:
+    origin = entry.get("valueFrom")
+    if not origin:
+        return expand(str(entry.get("value") or ""), before)
+    if ref := origin.get("fieldRef"):
+        return field_value(pod, str(ref.get("fieldPath", "")), node_ip)
+    for kind, field in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
+        if ref := origin.get(field):
+            data = await source.key(kind, ref)
+            return None if data is None else data.decode("utf-8", "replace")
+    raise ConfigError(text("statuses", "field_unknown", path=", ".join(origin)))
+
+
+def expand(value: str, known: dict[str, str]) -> str:
+    """$(NAME) becomes the variable, when it is known; $$ becomes $."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if match.group(1) is None:
+            return "$"
+        return known.get(match.group(1), match.group(0))
+
+    return _REFERENCE.sub(replaced, value)
+
+
+def field_value(pod: Obj, path: str, node_ip: str) -> str:
+    """What a fieldRef names, ConfigError for a path that the kubelet does not know."""
+    meta = metadata(pod)
+    namespace, name = key_of(pod)
+    simple = {
+        "metadata.name": name,
+        "metadata.namespace": namespace,
+        "metadata.uid": uid_of(pod),
+        "spec.nodeName": str(spec(pod).get("nodeName", "")),
+        "spec.serviceAccountName": str(spec(pod).get("serviceAccountName", "")),
+        "status.hostIP": node_ip,
+        "status.hostIPs": node_ip,
+        "status.podIP": node_ip,
+        "status.podIPs": node_ip,
+    }
+    if path in simple:
+        return simple[path]
+    if match := _SUBSCRIPT.fullmatch(path):
+        return str((meta.get(match.group(1)) or {}).get(match.group(2), ""))
+    if path in ("metadata.labels", "metadata.annotations"):
+        entries = meta.get(path.removeprefix("metadata.")) or {}
+        return "\n".join(f'{k}="{v}"' for k, v in sorted(entries.items()))
+    raise ConfigError(text("statuses", "field_unknown", path=path))

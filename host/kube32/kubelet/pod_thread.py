@@ -1,0 +1,448 @@
+"""One thread per running container: it makes the container's calls one at a time and sleeps when there are
+none.
+
+A freeze takes effect between two calls ("What moves"): at once when no call runs, else when the current
+call returns. Everything here is guarded by one condition; the thread holds it only between calls.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kube32.contract import Limits, text
+from kube32.formats.k32s import HeldEvent, Snapshot
+from kube32.kubelet.calls import STATUS_NOT_FOUND, Exit, Exits, NotDelivered, RunSettings
+from kube32.wasm import HttpCall, Instance, PodClock, PodExit, Trap
+
+FENCE = "fence"
+"""Holder of the freeze of a node that may have been declared lost."""
+
+
+class NotRunning(Exception):
+    """The container ended, or has not begun, when a freeze was asked for."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request in the queue and the future that its server waits for."""
+
+    call: HttpCall
+    done: "asyncio.Future[HttpCall]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    """What a freeze fixed: header fields are taken then ("decisions", K32S)."""
+
+    unix_ms: int
+
+
+class PodThread:
+    """Runs the calls of one instance. `on_begun` and `on_exit` are called on `loop`.
+
+    `may_call` is asked before every call of a pod that has to stop when its node may be lost; None for
+    others. Methods are for the event loop's thread unless they say otherwise.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        settings: RunSettings,
+        limits: Limits,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        clock: PodClock,
+        unix_ms: Callable[[], int],
+        on_begun: Callable[[], None],
+        on_exit: Callable[[Exit], None],
+        may_call: Callable[[], bool] | None = None,
+    ) -> None:
+        self.instance = instance
+        self.settings = settings
+        self.may_call = may_call
+        self.dropped_events = 0
+        self._limits = limits
+        self._loop = loop
+        self._clock = clock
+        self._unix_ms = unix_ms
+        self._on_begun = on_begun
+        self._on_exit = on_exit
+        self._exits = Exits(limits, settings.call_timeout_ms)
+        self._cond = threading.Condition()
+        self._requests: deque[_Waiting] = deque()
+        self._events: deque[HeldEvent] = deque(settings.held)
+        self._first_events = len(self._events)
+        self._sealed: int | None = None
+        self._holders: set[str] = set()
+        self._frozen: _Frozen | None = None
+        self._freeze_waiters: list[asyncio.Future[bool]] = []
+        self._running: str | None = None
+        self._begun = False
+        self._ended = False
+        self._stopping = False
+        self._next_tick: float | None = None
+        self._events_turn = False
+        self._thread = threading.Thread(target=self._main, name=settings.name, daemon=True)
+
+    # --- what the kubelet sees ---
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the container gets no calls now."""
+        return self._frozen is not None
+
+    @property
+    def begun(self) -> bool:
+        """Whether k32_init or k32_restored has returned (an entry point: has been called)."""
+        return self._begun
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last call has returned; there is none after it."""
+        return self._ended
+
+    @property
+    def running_call(self) -> str | None:
+        """The export that is being called. Any thread."""
+        return self._running
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the fence holds the container. Any thread."""
+        return FENCE in self._holders
+
+    def start(self) -> None:
+        """Starts the thread, which calls k32_init, k32_restored or the entry point first."""
+        self._thread.start()
+
+    def submit(self, call: HttpCall) -> "asyncio.Future[HttpCall]":
+        """Queues a request; the future gives the call with its response, or NotDelivered with the status
+        to answer.
+        """
+        done: asyncio.Future[HttpCall] = self._loop.create_future()
+        with self._cond:
+            if self._frozen is not None:
+                raise NotDelivered("frozen")
+            if not self._begun or self._ended or self._stopping:
+                raise NotDelivered("not_running")
+            if not self.settings.takes_requests:
+                raise NotDelivered("no_handler", STATUS_NOT_FOUND)
+            if len(self._requests) >= self._limits.pod_request_queue:
+                raise NotDelivered("busy")
+            self._requests.append(_Waiting(call, done))
+            self._cond.notify()
+        return done
+
+    def deliver(self, event: HeldEvent) -> bool:
+        """Queues an event; False when the container does not take it. At most 8 are held while frozen,
+        more are counted.
+        """
+        with self._cond:
+            if self._ended or self._stopping or not self.settings.takes_events:
+                return False
+            held = self._frozen is not None or bool(self._holders)
+            limit = self._limits.pod_held_events if held else self._limits.pod_event_queue
+            if len(self._events) >= limit:
+                self.dropped_events += 1
+                return False
+            self._events.append(event)
+            self._cond.notify()
+            return True
+
+    # --- freezing ---
+
+    def freeze(self, holder: str) -> "asyncio.Future[bool]":
+        """Asks for a freeze in the name of `holder`. The future is True when it holds, False when the
+        container ended.
+        """
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        with self._cond:
+            if self._ended or self._stopping or not self._begun:
+                raise NotRunning
+            self._holders.add(holder)
+            if self._running is None and self._frozen is None:
+                self._enter_freeze()
+            if self._frozen is not None:
+                waiter.set_result(True)
+            else:
+                self._freeze_waiters.append(waiter)
+        return waiter
+
+    def fence(self) -> None:
+        """Freezes without waiting: the node may be declared lost soon. Any thread."""
+        with self._cond:
+            if self._ended:
+                return
+            self._holders.add(FENCE)
+            if self._running is None and self._frozen is None and self._begun:
+                self._enter_freeze()
+
+    def thaw(self, holder: str) -> bool:
+        """Ends `holder`'s freeze; True when it had one. Calls go on when nobody else holds the container."""
+        with self._cond:
+            if holder not in self._holders:
+                return False
+            self._holders.discard(holder)
+            if not self._holders:
+                self._leave_freeze()
+                self._cond.notify()
+            return True
+
+    def holds(self, holder: str) -> bool:
+        """Whether `holder` froze the container, or waits for it to be."""
+        return holder in self._holders
+
+    def capture(self) -> Snapshot:
+        """The frozen container's state, with the list of held events sealed.
+
+        Its memory is live: it must be read before the container goes on, and stays readable when it ends.
+        """
+        with self._cond:
+            if self._frozen is None or self._ended or self._stopping:
+                raise NotRunning
+            if self._sealed is None:
+                self._sealed = min(len(self._events), self._limits.pod_held_events)
+            events = list(self._events)[: self._sealed]
+            return self.instance.capture(self._frozen.unix_ms, events)
+
+    def late_events(self) -> list[HeldEvent]:
+        """Events that the snapshot does not carry; after a move they are the replacement's."""
+        with self._cond:
+            return list(self._events)[self._sealed or 0 :] if self._frozen is not None or self._ended else []
+
+    def _enter_freeze(self) -> None:
+        self._clock.freeze()
+        self._frozen = _Frozen(self._unix_ms())
+        self._sealed = None
+        self._reject_waiting("frozen")
+        waiters, self._freeze_waiters = self._freeze_waiters, []
+        for waiter in waiters:
+            self._settle(waiter, True)
+
+    def _leave_freeze(self) -> None:
+        if self._frozen is None:
+            return
+        self._frozen = None
+        self._sealed = None
+        self._clock.thaw()
+        self._first_events = len(self._events)
+        if self._next_tick is not None:
+            self._next_tick = time.monotonic() + self._tick_s
+
+    # --- stopping ---
+
+    def stop(self) -> None:
+        """No further call begins; waiting requests are answered. The thread ends when the current call
+        returns.
+        """
+        with self._cond:
+            self._stopping = True
+            self._reject_waiting("not_delivered")
+            self._cond.notify()
+
+    def interrupt(self) -> None:
+        """Ends the call that runs now. Any thread."""
+        if self._running is not None:
+            self.instance.interrupt()
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the thread; True when it has ended. Not on the event loop."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    # --- the thread ---
+
+    @property
+    def _tick_s(self) -> float:
+        return (self.settings.tick_ms or 0) / 1000
+
+    def _main(self) -> None:
+        exit_ = self._work()
+        with self._cond:
+            self._ended = True
+            self._running = None
+            self._reject_waiting("not_delivered")
+            waiters, self._freeze_waiters = self._freeze_waiters, []
+        for waiter in waiters:
+            self._settle(waiter, False)
+        self.instance.close()
+        self._post(self._on_exit, exit_)
+
+    def _work(self) -> Exit:
+        try:
+            if self.settings.entry_point is not None:
+                return self._work_entry_point(self.settings.entry_point)
+            if not self._begin():
+                return self._exits.stopped()
+            while (job := self._next()) is not None:
+                job()
+            return self._exits.stopped()
+        except PodExit as end:
+            return self._exits.exited(end.code)
+        except Trap as trap:
+            if trap.kind == "interrupted":
+                return self._exits.interrupted(trap.export)
+            if self.settings.restored and not self._begun:
+                return self._exits.restore(text("refusals", "restored_trap", cause=trap.message))
+            return self._exits.trapped(trap)
+        except (
+            Exception
+        ) as fault:  # the node's own fault must end the container visibly, not its thread silently
+            return self._exits.fault(self._running or self.settings.name, fault)
+
+    def _begin(self) -> bool:
+        first = "k32_restored" if self.settings.restored else "k32_init"
+        if not self._wait_for_turn():
+            return False
+        self._clock_starts()
+        if self.instance.has(first):
+            self._call(first)
+        else:
+            self._calls_end()
+        with self._cond:
+            if self.settings.tick_ms is not None:
+                self._next_tick = time.monotonic() + self._tick_s
+            self._begun = True
+            if self._holders:
+                self._enter_freeze()
+        self._post(self._on_begun)
+        return True
+
+    def _work_entry_point(self, export: str) -> Exit:
+        if not self._wait_for_turn():
+            return self._exits.stopped()
+        self._clock_starts()
+        if self.instance.has("k32_init"):
+            self._call("k32_init")
+        with self._cond:
+            if self._stopping:
+                return self._exits.stopped()
+            self._begun = True
+            self._running = export
+        self._post(self._on_begun)
+        result = self.instance.call(export, timeout_ms=None)
+        return self._exits.exited(result if export == "main" and result is not None else 0)
+
+    def _clock_starts(self) -> None:
+        # 0 just before k32_init; after a restore the clock goes on from the snapshot's time.
+        if not self.settings.restored:
+            self._clock.set(0)
+        self._clock.thaw()
+
+    def _wait_for_turn(self) -> bool:
+        """Waits while a fence holds the container that has not begun; False when it is to stop."""
+        with self._cond:
+            while True:
+                if self._stopping:
+                    return False
+                if self._allowed():
+                    self._running = "k32_restored" if self.settings.restored else "k32_init"
+                    return True
+                self._cond.wait()
+
+    def _allowed(self) -> bool:
+        if self.may_call is not None and not self.may_call():
+            self._holders.add(FENCE)
+        return not self._holders
+
+    def _next(self) -> Callable[[], None] | None:
+        """The next call to make, with `_running` set for it; None when the thread is to end."""
+        with self._cond:
+            while True:
+                if self._stopping:
+                    return None
+                if self._frozen is None and self._holders:
+                    self._enter_freeze()
+                if self._frozen is not None:
+                    self._cond.wait()
+                    continue
+                now = time.monotonic()
+                job = self._pick(now)
+                if job is None:
+                    self._cond.wait(None if self._next_tick is None else max(0.0, self._next_tick - now))
+                elif self._allowed():
+                    export, run = job
+                    self._running = export
+                    return run
+
+    def _pick(self, now: float) -> "tuple[str, Callable[[], None]] | None":
+        while self._requests and self._requests[0].done.cancelled():
+            self._requests.popleft()
+        if self._events and self._first_events > 0:
+            return "k32_event", self._run_event
+        if self._next_tick is not None and now >= self._next_tick:
+            return "k32_tick", self._run_tick
+        if self._requests and not (self._events and self._events_turn):
+            return "k32_handle", self._run_request
+        if self._events:
+            return "k32_event", self._run_event
+        return None
+
+    def _run_event(self) -> None:
+        with self._cond:
+            event = self._events.popleft()
+            self._first_events = max(0, self._first_events - 1)
+            self._events_turn = False
+        self._call("k32_event", event=event)
+
+    def _run_tick(self) -> None:
+        self._call("k32_tick")
+        with self._cond:
+            if self._next_tick is not None:
+                # Missed ticks become one: the next is the first that is still to come.
+                behind = time.monotonic() - self._next_tick
+                self._next_tick += self._tick_s * (1 + int(max(0.0, behind) / self._tick_s))
+
+    def _run_request(self) -> None:
+        with self._cond:
+            waiting = self._requests.popleft() if self._requests else None
+            self._events_turn = True
+        if waiting is None:
+            self._calls_end()
+            return
+        try:
+            self._call("k32_handle", request=waiting.call)
+        except Trap as trap:
+            status, why = self._exits.answer(trap)
+            self._settle(waiting.done, NotDelivered("call_failed", status, why))
+            raise
+        except PodExit:
+            self._settle(waiting.done, NotDelivered("not_delivered"))
+            raise
+        self._settle(waiting.done, waiting.call)
+
+    def _call(self, export: str, *, request: HttpCall | None = None, event: HeldEvent | None = None) -> None:
+        self.instance.call(export, timeout_ms=self.settings.call_timeout_ms, request=request, event=event)
+        self._calls_end()
+
+    def _calls_end(self) -> None:
+        with self._cond:
+            self._running = None
+            if self._holders and self._begun and self._frozen is None and not self._stopping:
+                self._enter_freeze()
+
+    def _reject_waiting(self, why: str) -> None:
+        waiting, self._requests = self._requests, deque()
+        for request in waiting:
+            self._settle(request.done, NotDelivered(why))
+
+    def _settle(self, future: "asyncio.Future[Any]", outcome: object) -> None:
+        self._post(_settle_on_loop, future, outcome)
+
+    def _post(self, function: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _settle_on_loop(future: "asyncio.Future[Any]", outcome: object) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

@@ -1,0 +1,132 @@
+"""/proxy/<namespace>/<pod>/<path>: an HTTP request for the pod's k32_handle, with limits on what comes and
+goes.
+"""
+
+import asyncio
+import re
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from kube32.contract import NAMES, Limits, text
+from kube32.kubelet.answers import (
+    STATUS_HEADERS_TOO_LARGE,
+    STATUS_TOO_LARGE,
+    Refusal,
+    bad_request,
+    not_found,
+    text_answer,
+)
+from kube32.kubelet.calls import STATUS_BAD_GATEWAY, STATUS_UNAVAILABLE, NotDelivered
+from kube32.kubelet.pod_worker import PodWorker
+from kube32.kubelet.registry import Registry
+from kube32.wasm import HttpCall
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_FRAMING = frozenset(
+    {
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_NO_BODY = frozenset({204, 205, 304})
+
+
+async def answer_proxy(
+    request: web.BaseRequest, rest: str, registry: Registry, limits: Limits
+) -> web.StreamResponse:
+    """Has the pod answer. `rest` is the raw path after /proxy/."""
+    namespace, _, rest = rest.partition("/")
+    name, _, path = rest.partition("/")
+    worker = registry.worker(unquote(namespace), unquote(name))
+    if worker is None:
+        raise not_found(registry.missing(unquote(namespace), unquote(name)))
+    if len(request.headers) > limits.pod_request_headers:
+        found, limit = len(request.headers), limits.pod_request_headers
+        raise Refusal(
+            STATUS_HEADERS_TOO_LARGE,
+            "HeadersTooLarge",
+            text("answers", "headers_too_many", found=found, limit=limit),
+        )
+    call = HttpCall(
+        method=request.method,
+        path=f"/{path}",
+        query=request.rel_url.raw_query_string,
+        headers=[(k, v) for k, v in request.headers.items() if k.lower() not in _FRAMING],
+        body=await read_body(request, limits.pod_request_body_bytes, limits),
+    )
+    try:
+        answered = await worker.submit(call)
+    except NotDelivered as refused:
+        return _refused(worker, refused, limits)
+    return _response(worker, answered)
+
+
+async def read_body(request: web.BaseRequest, limit: int, limits: Limits) -> bytes:
+    """The request's body; Refusal 413 when it is larger than `limit`, 400 when it stops coming."""
+    announced = request.content_length
+    if announced is not None and announced > limit:
+        raise _too_large(announced, limit)
+    body = bytearray()
+    try:
+        while chunk := await asyncio.wait_for(request.content.readany(), limits.api_read_stall_ms / 1000):
+            body += chunk
+            if len(body) > limit:
+                raise _too_large(len(body), limit)
+    except TimeoutError:
+        raise bad_request("the request's body stopped coming") from None
+    return bytes(body)
+
+
+def _too_large(found: int, limit: int) -> Refusal:
+    return Refusal(
+        STATUS_TOO_LARGE, "RequestEntityTooLarge", text("answers", "body_too_large", found=found, limit=limit)
+    )
+
+
+def _refused(worker: PodWorker, refused: NotDelivered, limits: Limits) -> web.Response:
+    namespace, name = worker.key
+    kind = "frozen" if refused.kind == "not_running" and worker.restoring else refused.kind
+    message = text(
+        "answers", kind, pod=name, namespace=namespace, limit=limits.pod_request_queue, cause=refused.cause
+    )
+    headers = {}
+    if refused.status == STATUS_UNAVAILABLE:
+        headers["Retry-After"] = str(limits.pod_retry_after_s)
+    if kind == "frozen":
+        # A proxy in front may hold and deliver again on this mark alone: the pod saw nothing of the request.
+        headers[NAMES.header_frozen] = worker.uid
+    return text_answer(message, refused.status, headers)
+
+
+def _response(worker: PodWorker, call: HttpCall) -> web.Response:
+    status = call.response_status
+    if not 200 <= status <= 599:
+        message = text("answers", "headers_refused", pod=worker.key[1], status=status)
+        return text_answer(message, STATUS_BAD_GATEWAY)
+    body = None if status in _NO_BODY else call.response_body
+    response = web.Response(status=status, body=body)
+    for name, value in call.response_headers:
+        if _acceptable(name, value):
+            if name.lower() in ("content-type", "date", "server"):
+                response.headers[name] = value
+            else:
+                response.headers.add(name, value)
+    return response
+
+
+def _acceptable(name: str, value: str) -> bool:
+    """Whether a pod's header goes out: it must not frame the answer, nor pass for the kubelet's own mark."""
+    lower = name.lower()
+    if lower in _FRAMING or lower.startswith(NAMES.header_prefix.lower()):
+        return False
+    return _TOKEN.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None

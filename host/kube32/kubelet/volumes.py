@@ -1,0 +1,144 @@
+"""A pod's volumes as directories: emptyDir, configMap and secret below data_dir/pods/<uid>, claims on the
+node's storage.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path, PurePosixPath
+
+from kube32.contract import NAMES, Limits, text
+from kube32.kubelet.config import ConfigError, ConfigSource
+from kube32.kubelet.values import Obj, key_of, spec, uid_of, whole_quantity
+from kube32.wasm import Mount
+
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+
+
+class Volumes:
+    """Makes and removes what pods mount. `storage` is the node's own storage, None when it offers none."""
+
+    def __init__(self, pods_dir: Path, storage: Path | None, node: str, limits: Limits) -> None:
+        self._pods = pods_dir
+        self._storage = storage
+        self._node = node
+        self._limits = limits
+
+    def directory(self, uid: str) -> Path:
+        """Where a pod's own files lie. Not for names from outside: `uid` is the API server's."""
+        return self._pods / PurePosixPath(uid).name
+
+    async def mounts(self, pod: Obj, container: Obj, source: ConfigSource) -> list[Mount]:
+        """The container's mounts, their volumes filled; ConfigError names what is missing."""
+        volumes = {str(v.get("name", "")): v for v in spec(pod).get("volumes") or []}
+        mounts = []
+        for mount in container.get("volumeMounts") or []:
+            name, path = str(mount.get("name", "")), str(mount.get("mountPath", ""))
+            if name not in volumes:
+                raise ConfigError(text("statuses", "volume_missing", mount=path, volume=name))
+            mounts.append(await self._mount(pod, volumes[name], mount, source))
+        return mounts
+
+    async def remove(self, uid: str) -> None:
+        """Removes all that the pod had on the node; its claims stay."""
+        await asyncio.to_thread(shutil.rmtree, self.directory(uid), ignore_errors=True)
+
+    async def remove_others(self, uids: set[str]) -> None:
+        """Removes the directories of pods that are gone, after a restart of the node."""
+        keep = {self.directory(uid).name for uid in uids}
+
+        def sweep() -> None:
+            for entry in self._pods.iterdir() if self._pods.is_dir() else ():
+                if entry.name not in keep:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+        await asyncio.to_thread(sweep)
+
+    async def _mount(self, pod: Obj, volume: Obj, mount: Obj, source: ConfigSource) -> Mount:
+        name = str(volume["name"])
+        makers: dict[str, Callable[[Obj, Obj, ConfigSource], Awaitable[tuple[Path, bool, int | None]]]] = {
+            "emptyDir": self._empty_dir,
+            "configMap": self._config_map,
+            "secret": self._secret,
+            "persistentVolumeClaim": self._claim,
+            "csi": self._driver,
+            "flexVolume": self._driver,
+        }
+        kind = next((k for k in makers if volume.get(k) is not None), None)
+        if kind is None:
+            raise ConfigError(text("statuses", "volume_type", volume=name))
+        directory, read_only, quota = await makers[kind](pod, volume, source)
+        below = directory / inside(name, str(mount.get("subPath") or ""))
+        if not read_only and not below.exists():
+            below.mkdir(parents=True, mode=_DIRECTORY_MODE)
+        return Mount(str(mount["mountPath"]), below, read_only or bool(mount.get("readOnly")), quota)
+
+    async def _empty_dir(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
+        directory = self.directory(uid_of(pod)) / "volumes" / inside(volume["name"], str(volume["name"]))
+        directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+        asked = whole_quantity((volume["emptyDir"] or {}).get("sizeLimit", ""))
+        limit = self._limits.pod_empty_dir_bytes
+        return directory, False, limit if asked is None else min(limit, asked)
+
+    async def _config_map(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
+        wanted = volume["configMap"]
+        return await self._files(pod, volume, wanted, "ConfigMap", str(wanted.get("name", "")), source)
+
+    async def _secret(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
+        wanted = volume["secret"]
+        return await self._files(pod, volume, wanted, "Secret", str(wanted.get("secretName", "")), source)
+
+    async def _files(
+        self, pod: Obj, volume: Obj, wanted: Obj, kind: str, name: str, source: ConfigSource
+    ) -> tuple[Path, bool, int | None]:
+        optional = bool(wanted.get("optional"))
+        keys = await source.keys(kind, name, optional)
+        files = {}
+        for item in wanted.get("items") or [{"key": k, "path": k} for k in keys]:
+            key, path = str(item.get("key", "")), str(item.get("path", ""))
+            if key in keys:
+                files[inside(volume["name"], path)] = keys[key]
+            elif not optional:
+                raise ConfigError(text("statuses", "volume_key", key=key))
+        directory = self.directory(uid_of(pod)) / "volumes" / inside(volume["name"], str(volume["name"]))
+        await asyncio.to_thread(_write_all, directory, files)
+        return directory, True, None
+
+    async def _claim(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
+        claim = volume["persistentVolumeClaim"]
+        name = inside(volume["name"], str(claim.get("claimName", "")))
+        directory = self._on_storage(volume) / "claims" / key_of(pod)[0] / name
+        directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+        return directory, bool(claim.get("readOnly")), None
+
+    async def _driver(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
+        wanted = volume.get("csi") or volume.get("flexVolume") or {}
+        if wanted.get("driver") != NAMES.volume_driver_sd:
+            raise ConfigError(text("statuses", "volume_type", volume=volume["name"]))
+        directory = self._on_storage(volume) / "sd"
+        directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+        return directory, bool(wanted.get("readOnly")), None
+
+    def _on_storage(self, volume: Obj) -> Path:
+        if self._storage is None:
+            raise ConfigError(text("statuses", "volume_storage", volume=volume["name"], node=self._node))
+        return self._storage
+
+
+def inside(volume: object, path: str) -> PurePosixPath:
+    """`path` as a path below a volume; ConfigError when it would leave it."""
+    found = PurePosixPath(path)
+    if found.is_absolute() or ".." in found.parts or "\0" in path:
+        raise ConfigError(text("statuses", "volume_path", volume=volume, path=path))
+    return found
+
+
+def _write_all(directory: Path, files: dict[PurePosixPath, bytes]) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True, mode=_DIRECTORY_MODE)
+    for path, data in files.items():
+        target = directory / path
+        target.parent.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+        target.touch(mode=_FILE_MODE)
+        target.write_bytes(data)

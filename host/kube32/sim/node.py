@@ -1,0 +1,72 @@
+"""A kubelet from the options of the command line, in a control plane or in a worker."""
+
+from collections.abc import Callable
+
+from kube32.client.api import ApiClient
+from kube32.client.transport import Transport
+from kube32.contract import NAMES, Limits
+from kube32.kubelet.kubelet import Credentials, Kubelet
+from kube32.kubelet.node_status import NodeOptions
+from kube32.sim.options import SimOptions, StartError, pairs, quantity
+from kube32.wasm.engine import Engine
+
+
+def node_options(options: SimOptions, limits: Limits) -> NodeOptions:
+    """The node's resources; StartError names the flag that is wrong."""
+    flags = options.node
+    for name in flags.capabilities:
+        if name not in NAMES.grant_capabilities:
+            raise StartError(f'--capability "{name}": give one of {", ".join(NAMES.grant_capabilities)}')
+    resources = pairs("--resource", flags.resources)
+    for name, amount in resources.items():
+        if not name.startswith((NAMES.resource_hardware_prefix, NAMES.resource_esp32_prefix)):
+            prefixes = f"{NAMES.resource_hardware_prefix} or {NAMES.resource_esp32_prefix}"
+            raise StartError(f'--resource "{name}": begins with {prefixes}')
+        quantity("--resource", amount)
+    if flags.i2c:
+        resources[NAMES.resource_i2c] = str(flags.i2c)
+    if flags.storage is not None and not flags.storage.is_dir():
+        raise StartError(f"--storage {flags.storage}: is no directory")
+    return NodeOptions(
+        memory_bytes=quantity("--memory", flags.memory) if flags.memory else limits.node_memory_bytes,
+        cpu_millis=quantity_millis("--cpu", flags.cpu) if flags.cpu else limits.node_cpu_millis,
+        pods=flags.pods or limits.node_pods,
+        resources=resources,
+        capabilities=tuple(flags.capabilities),
+        storage=flags.storage,
+        labels=pairs("--label", flags.labels),
+        node_ip=options.node_ip,
+    )
+
+
+def quantity_millis(flag: str, value: str) -> int:
+    """A CPU quantity ("2", "500m") in thousandths."""
+    from kube32.formats.quantity import parse
+
+    try:
+        return int(parse(value) * 1000)
+    except ValueError as error:
+        raise StartError(f'{flag} "{value}": {error}') from None
+
+
+def make_kubelet(
+    options: SimOptions,
+    limits: Limits,
+    client: ApiClient,
+    lease_transport: Callable[[], Transport],
+    credentials: Credentials,
+) -> Kubelet:
+    """The kubelet of this process, not yet started. Its port listens on the node's address."""
+    engine = Engine(limits, cache_dir=options.data_dir / "compiled")
+    return Kubelet(
+        name=options.name,
+        client=client,
+        lease_transport=lease_transport,
+        engine=engine,
+        limits=limits,
+        data_dir=options.data_dir / "node",
+        credentials=credentials,
+        host=options.node_ip,
+        port=options.kubelet_port,
+        options=node_options(options, limits),
+    )

@@ -1,0 +1,54 @@
+"""kube32-sim --worker: joins a cluster, runs a kubelet until a signal."""
+
+import asyncio
+
+from kube32.client.api import ApiClient
+from kube32.client.http import HttpTransport
+from kube32.client.kubeconfig import ClusterAccess, KubeconfigError, load_kubeconfig
+from kube32.contract import limits_for
+from kube32.sim import credentials
+from kube32.sim.node import make_kubelet
+from kube32.sim.options import SimOptions, StartError
+from kube32.sim.process import until_signal, write_ready_file
+
+
+async def run_worker(options: SimOptions) -> None:
+    """The worker's whole life."""
+    limits = limits_for(options.profile)
+    try:
+        access = load_kubeconfig(options.kubeconfig)
+    except KubeconfigError as error:
+        raise StartError(f"--kubeconfig: {error}") from None
+    own = await _join(access, options)
+    node_access = HttpTransport(access.server, ssl_context=access.ssl_context, token=own.token)
+
+    def lease_transport() -> HttpTransport:
+        return HttpTransport(access.server, ssl_context=access.ssl_context, token=own.token)
+
+    kubelet = make_kubelet(options, limits, ApiClient(node_access), lease_transport, own)
+    try:
+        try:
+            await kubelet.start()
+        except OSError as error:
+            raise StartError(f"{options.node_ip}:{options.kubelet_port}: {error.strerror or error}") from None
+        await kubelet.ready.wait()
+        write_ready_file(
+            options.ready_file, {"node": options.name, "url": access.server, "kubeletPort": kubelet.port}
+        )
+        print(f"kube32-sim: node {options.name} serves pods of {access.server}", flush=True)
+        await until_signal()
+    finally:
+        await kubelet.stop()
+        await node_access.close()
+
+
+async def _join(access: ClusterAccess, options: SimOptions) -> credentials.WorkerCredentials:
+    try:
+        async with asyncio.timeout(30):
+            path = options.data_dir / "node" / "credentials.json"
+            return await credentials.join(access, options.name, options.node_ip, path)
+    except (OSError, TimeoutError) as error:
+        cause = str(error) or type(error).__name__
+        raise StartError(
+            f"{access.server} does not answer ({cause}); is the control plane running?"
+        ) from None

@@ -1,0 +1,35 @@
+"""The object store: radix tree, revisions, compare-and-swap, watches (specification, "Object store")."""
+
+from kube32.store.entry import Change, Entry
+from kube32.store.errors import (
+    AlreadyExists,
+    Conflict,
+    NotEncodable,
+    NotFound,
+    SlowWatcher,
+    StoreError,
+    TooLarge,
+    TooManyStreams,
+    WatchExpired,
+)
+from kube32.store.store import Store
+from kube32.store.watch_hub import WatchHub
+from kube32.store.watch_stream import WatchEvent, WatchStream
+
+__all__ = [
+    "AlreadyExists",
+    "Change",
+    "Conflict",
+    "Entry",
+    "NotEncodable",
+    "NotFound",
+    "SlowWatcher",
+    "Store",
+    "StoreError",
+    "TooLarge",
+    "TooManyStreams",
+    "WatchEvent",
+    "WatchExpired",
+    "WatchHub",
+    "WatchStream",
+]
