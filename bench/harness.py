@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -72,9 +73,9 @@ def time_calls(fn: Callable[[], object], *, seconds: float = 1.0, rounds: int = 
 def time_in_turn(
     fns: Sequence[Callable[[], object]], *, seconds: float = 1.0, rounds: int = 5
 ) -> list[Timing]:
-    """As `time_calls` for several functions whose rounds take turns, so that what slows the machine slows all.
+    """As `time_calls` for several functions, `seconds` for each.
 
-    `seconds` is for each function.
+    Their rounds take turns, so that what slows the machine slows all of them.
     """
     counts = []
     for fn in fns:
@@ -167,7 +168,7 @@ class Report:
 
     def finish(self) -> Path:
         """Prints the table and writes the JSON; gives the file's path."""
-        Console().print(self._table())
+        Console(width=None if sys.stdout.isatty() else 120).print(self._table())
         OUTPUT.mkdir(parents=True, exist_ok=True)
         path = OUTPUT / f"{self.name}.json"
         path.write_text(json.dumps(self._document(), indent=2) + "\n", encoding="utf-8")

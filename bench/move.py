@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,10 +104,11 @@ async def push(client: ApiClient, name: str, wasm: bytes) -> None:
 async def until_running(client: ApiClient, name: str) -> None:
     """Waits until the pod is Running."""
     select = f"metadata.name={name}"
-    events = client.watch("Pod", SPACE, resource_version="0", field_selector=select, timeout_s=30)
-    async for _, pod in events:
-        if pod.get("status", {}).get("phase") == "Running":
-            return
+    watch = client.watch("Pod", SPACE, resource_version="0", field_selector=select, timeout_s=30)
+    async with aclosing(watch) as events:
+        async for _, pod in events:
+            if pod.get("status", {}).get("phase") == "Running":
+                return
     raise BenchFailed(f"pod {name} does not run")
 
 
@@ -131,10 +133,12 @@ async def _move(client: ApiClient, name: str, target: str) -> tuple[float, float
     created = await client.create("Checkpoint", checkpoint, SPACE)
     select = f"metadata.name={created['metadata']['name']}"
     status: dict[str, Any] = {}
-    async for _, seen in client.watch("Checkpoint", SPACE, resource_version="0", field_selector=select):
-        status = seen.get("status", {})
-        if status.get("phase") in ("Completed", "Failed"):
-            break
+    watch = client.watch("Checkpoint", SPACE, resource_version="0", field_selector=select)
+    async with aclosing(watch) as events:
+        async for _, seen in events:
+            status = seen.get("status", {})
+            if status.get("phase") in ("Completed", "Failed"):
+                break
     whole = (time.perf_counter() - begun) * 1000
     if status.get("phase") != "Completed":
         raise BenchFailed(f"the move of {name} to {target} failed: {status.get('message', status)}")

@@ -2,6 +2,7 @@
 
 import hashlib
 import statistics
+from functools import partial
 from pathlib import Path
 
 from bench import pods
@@ -187,9 +188,8 @@ def _host_calls(report: Report, engine: Engine) -> None:
         timing = time_calls(handle, seconds=0.6)
         report.add(f"host call {function}", timing.median / count * 1e9, "ns", note=note)
         if function == calls[0][0]:
-            empty = time_calls(
-                lambda pod=pod: pod.call("k32_tick", timeout_ms=LIMITS.pod_call_timeout_ms), seconds=0.6
-            )
+            deadline = LIMITS.pod_call_timeout_ms
+            empty = time_calls(partial(pod.call, "k32_tick", timeout_ms=deadline), seconds=0.6)
             report.add("call of an empty export", empty.median * 1e9, "ns", note="with a deadline")
         pod.close()
 

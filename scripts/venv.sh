@@ -32,4 +32,4 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c '' 2>/dev/null; then
 fi
 
 extras=$(echo "$*" | tr ' ' ',')
-.venv/bin/python -m pip install --quiet --disable-pip-version-check ${extras:+-e ".[$extras]"} ${extras:--e .}
+.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".${extras:+[$extras]}"
