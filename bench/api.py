@@ -14,7 +14,7 @@ import orjson
 
 from bench.cluster import BenchCluster, BenchFailed, Process, free_port
 from bench.harness import Report, percentile, resident_bytes
-from bench.load import Load, Rate, drive, tool
+from bench.load import NAME, Load, Rate, drive, tool
 from kube32.client.api import ApiClient
 from kube32.client.kubeconfig import load_kubeconfig
 
@@ -90,12 +90,12 @@ def _memory(report: Report, what: str, process: Process) -> None:
         report.add(what, megabytes, "MB", aim=MEMORY_AIM_MB, note="control plane with its node and engine")
 
 
-def config_map(name: str = "", **metadata: Any) -> dict[str, Any]:
+def _config_map(name: str) -> dict[str, Any]:
     """A ConfigMap of about 1 KB as stored."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {**({"name": name} if name else {"generateName": "made-"}), **metadata},
+        "metadata": {"name": name},
         "data": {"key": PADDING},
     }
 
@@ -163,7 +163,7 @@ class Target:
 async def _reads(report: Report, cluster: BenchCluster, control: Process, client: ApiClient) -> None:
     """GET of one ConfigMap and LIST of 1,000 pods."""
     target = Target(cluster, control)
-    created = await client.create("ConfigMap", config_map("read"), SPACE)
+    created = await client.create("ConfigMap", _config_map("read"), SPACE)
     size = len(orjson.dumps(created))
     get = f"{target.url}/api/v1/namespaces/{SPACE}/configmaps/read"
     empty = await target.empty(0)
@@ -226,7 +226,7 @@ async def _watch(report: Report, client: ApiClient) -> None:
     async with aclosing(watch) as events:
         for number in range(WATCHED):
             begun = time.perf_counter()
-            creation = asyncio.create_task(client.create("ConfigMap", config_map(f"seen-{number}"), SPACE))
+            creation = asyncio.create_task(client.create("ConfigMap", _config_map(f"seen-{number}"), SPACE))
             async for kind, obj in events:
                 if kind == "ADDED" and obj["metadata"]["name"] == f"seen-{number}":
                     break
@@ -239,7 +239,7 @@ async def _watch(report: Report, client: ApiClient) -> None:
 async def _writes(report: Report, cluster: BenchCluster, control: Process, client: ApiClient) -> None:
     """POSTs of ConfigMaps by one writer and by many."""
     target = Target(cluster, control)
-    body = orjson.dumps(config_map())
+    body = orjson.dumps(_config_map(NAME))
     url = f"{target.url}/api/v1/namespaces/{SPACE}/configmaps"
     for writers in (1, MANY):
         rates = (await target.in_turn([Load(url, target.token, writers, body)]))[0]

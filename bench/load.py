@@ -4,6 +4,7 @@ As a script it is that client: `python -m bench.load URL CONNECTIONS SECONDS [TO
 """
 
 import asyncio
+import itertools
 import json
 import re
 import shutil
@@ -18,12 +19,25 @@ import aiohttp
 from bench.cluster import BenchFailed
 
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
-_POST = 'wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\nwrk.body = {body}\n'
+NAME = "@NAME@"
+"""Stands in a body for a name that no other request has."""
+
+_POST = """wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+local made = 0
+function request()
+  made = made + 1
+  return wrk.format(nil, nil, nil, {before} .. {run} .. made .. {after})
+end
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a server is asked: GETs, or POSTs of `body`; over `connections`, each waiting for its answer."""
+    """What a server is asked: GETs, or POSTs of `body`, which holds NAME once.
+
+    Each of the `connections` waits for its answer before it asks again.
+    """
 
     url: str
     token: str = ""
@@ -65,7 +79,9 @@ async def _wrk(load: Load, seconds: float, folder: Path) -> Rate:
         command += ["-H", f"Authorization: Bearer {load.token}"]
     if load.body:
         script = folder / "post.lua"
-        script.write_text(_POST.format(body=json.dumps(load.body.decode())))
+        before, after = (json.dumps(part) for part in load.body.decode().split(NAME))
+        run = json.dumps(f"n{time.monotonic_ns()}-")
+        script.write_text(_POST.format(before=before, run=run, after=after))
         command += ["-s", str(script)]
     output = await _output(*command, load.url)
     rate = re.search(r"Requests/sec:\s+([\d.]+)", output)
@@ -91,11 +107,15 @@ async def _own_load(load: Load, seconds: float) -> Rate:
         headers["Content-Type"] = "application/json"
     times: list[float] = []
     begun = time.perf_counter()
+    names = (f"n{time.monotonic_ns()}-{number}".encode() for number in itertools.count())
+
+    def body() -> bytes | None:
+        return load.body.replace(NAME.encode(), next(names)) if load.body else None
 
     async def one(session: aiohttp.ClientSession) -> None:
         while (now := time.perf_counter()) - begun < seconds:
             async with session.request(
-                "POST" if load.body else "GET", load.url, data=load.body or None, headers=headers
+                "POST" if load.body else "GET", load.url, data=body(), headers=headers
             ) as response:
                 await response.read()
                 if response.status >= 300:

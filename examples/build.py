@@ -90,6 +90,7 @@ def build(wanted: list[str], out: Path | None = None) -> dict[str, Path]:
             complaint = toolchain.build(source, made[name], [scratch, HERE / "include"], scratch)
             if complaint:
                 raise SystemExit(f"{source}: {complaint}")
+            made[name].chmod(0o644)  # linkers make it executable, which it is not
     return made
 
 

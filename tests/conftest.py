@@ -1,17 +1,24 @@
 """Fixtures: real kube32-sim processes, the real kubectl, and what the examples hold."""
 
+import base64
+import http.client
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import wasmtime
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -131,6 +138,44 @@ class SimCluster:
     def get(self, *arguments: str) -> Any:
         """`kubectl get ... -o json`, parsed."""
         return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    @cached_property
+    def access(self) -> tuple[str, int, str, ssl.SSLContext]:
+        """Host, port, admin token and TLS context of the API server."""
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        url = urlsplit(cluster["server"])
+        ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        return str(url.hostname), int(url.port or 443), user["token"], ssl.create_default_context(cadata=ca)
+
+    def http(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        token: str | None = None,
+        timeout_s: float = 60,
+    ) -> tuple[int, dict[str, str], bytes]:
+        """One request as it is, with the admin's token ("" for none): status, headers, body."""
+        host, port, admin, context = self.access
+        token = admin if token is None else token
+        connection = http.client.HTTPSConnection(host, port, context=context, timeout=timeout_s)
+        try:
+            authorization = {"Authorization": f"Bearer {token}"} if token else {}
+            connection.request(method, path, body, {**authorization, **(headers or {})})
+            response = connection.getresponse()
+            return response.status, dict(response.headers), response.read()
+        finally:
+            connection.close()
+
+    def deploy_wat(self, tmp_path: Path, name: str, wat: str, *arguments: str, ready: bool = True) -> None:
+        """Assembles a module and deploys it as pod `name`."""
+        file = tmp_path / f"{name}.wasm"
+        file.write_bytes(wasmtime.wat2wasm(wat))
+        self.cli("deploy", str(file), "--name", name, *arguments)
+        if ready:
+            self.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
 
     def until(self, what: str, check: Callable[[], Any], timeout_s: float = 30) -> Any:
         """Waits until `check` gives something true and returns it."""

@@ -1,4 +1,4 @@
-"""Request bodies: JSON, YAML and protobuf to objects, refused in kube-apiserver's words. Bodies are hostile."""
+"""Request bodies: JSON, YAML and protobuf to objects. Bodies are hostile; refusals have Kubernetes' words."""
 
 from typing import Any, cast
 

@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 import os
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +24,7 @@ from kube32.contract import Limits, resource_of, text
 from kube32.store import Store
 
 _CHUNK = 65536
+_KEEP_ALIVE_S = 60
 _AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
@@ -91,6 +93,7 @@ class KubeletConnector:
         # One session for each node: connections are never shared by nodes that claim one address.
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         self._lanes: dict[tuple[str, str], _Lane] = {}
+        self._resting: dict[str, float] = {}
 
     async def close(self) -> None:
         """Ends all connections."""
@@ -144,6 +147,16 @@ class KubeletConnector:
             raise failure(error) from error
         return KubeletStream(response, failure)
 
+    def rest(self, node: str) -> None:
+        """Notes that a node let an event time out: `is_resting` for as long as that took."""
+        now = time.monotonic()
+        self._resting = {name: until for name, until in self._resting.items() if until > now}
+        self._resting[node] = now + self._limits.topic_delivery_ms / 1000
+
+    def is_resting(self, node: str) -> bool:
+        """Whether a node let an event time out a moment ago."""
+        return self._resting.get(node, 0.0) > time.monotonic()
+
     @asynccontextmanager
     async def lane(self, sender: str, node: str) -> AsyncIterator[None]:
         """Lets one request at a time through from a sender to a node, in the order in which they came."""
@@ -161,7 +174,7 @@ class KubeletConnector:
         session = self._sessions.get(node)
         if session is None:
             session = self._sessions[node] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._context, limit=0),
+                connector=aiohttp.TCPConnector(ssl=self._context, limit=0, keepalive_timeout=_KEEP_ALIVE_S),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=_AUTOMATIC_HEADERS,

@@ -62,7 +62,7 @@ def _numbers() -> dict[str, dict[str, str | int]]:
 
 
 @cache
-def _fields(message: str, shape: str) -> dict[int, _Field]:
+def fields_of(message: str, shape: str) -> dict[int, _Field]:
     """The fields of a message by number. `shape` is the schema that has their types."""
     known = schemas.shapes()[shape].fields
     made: dict[int, _Field] = {}
@@ -78,7 +78,7 @@ def _object(data: bytes, message: str, shape: str, depth: int) -> dict[str, Any]
     if depth > _MAX_DEPTH:
         raise ValueError("protobuf: the message is nested too deeply")
     made: dict[str, Any] = {}
-    fields = _fields(message, shape)
+    fields = fields_of(message, shape)
     for number, values in _message(data).items():
         field = fields.get(number)
         if field is None:

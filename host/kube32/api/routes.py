@@ -69,7 +69,7 @@ def parse(method: str, path: str, query: Mapping[str, Sequence[str]]) -> Request
     if method not in _METHODS:
         raise method_not_allowed()
     parts = path.split("/")
-    if parts[0]:
+    if parts[0] or len(parts) == 1:
         raise bad_request("the path must begin with /")
     if "%" in path or ".." in path or not path.isprintable():
         _check(parts)

@@ -21,7 +21,9 @@ _TYPE = re.compile(r"(?:\[(?P<list>.+)\]|\{(?P<map>.+)\}|(?P<name>[A-Za-z0-9-]+)
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A field's type: kind "list" or "map" (of `item`), "object" (of the shape `name`), or "scalar" (`name`)."""
+    """A field's type: kind "list" or "map" (of `item`), "object" (of the shape `name`), or "scalar"
+    (`name`).
+    """
 
     kind: str
     name: str = ""
@@ -52,7 +54,6 @@ class Field:
     retain_keys: bool = False
     enum: tuple[str, ...] = ()
     doc: str = ""
-    protobuf: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,6 @@ def _field(name: str, row: str | dict[str, Any], known: dict[str, Any]) -> Field
         retain_keys=data.get("retain", False),
         enum=tuple(data.get("enum", ())),
         doc=data.get("doc", ""),
-        protobuf=data.get("pb", 0),
     )
 
 

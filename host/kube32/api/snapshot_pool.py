@@ -57,7 +57,7 @@ class Incoming:
         self._open = True
 
     def write(self, data: bytes | memoryview) -> None:
-        """Takes the next bytes. SnapshotTooLarge without room for them, ValueError past the announced size."""
+        """Takes the next bytes. SnapshotTooLarge without room, ValueError past the announced size."""
         view = memoryview(data)
         if self.size + len(view) > self._announced:
             raise ValueError(f"more than the announced {self._announced} bytes")

@@ -144,7 +144,9 @@ def row(
     headers: bool = True,
     now: float | None = None,
 ) -> dict[str, Any]:
-    """The Table of one object, for GET and watch events. A watch sends `headers` with the first event only."""
+    """The Table of one object, for GET and watch events. A watch sends `headers` with the first event
+    only.
+    """
     version = obj.get("metadata", {}).get("resourceVersion", "")
     return table(resource, (obj,), version, include_object, view=view, headers=headers, now=now)
 

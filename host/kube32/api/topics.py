@@ -1,8 +1,8 @@
 """POST .../topics/<topic>: an event for every subscribed pod of the namespace.
 
-Decisions, "Freezing and moving", `k32_publish`. Each node with subscribers gets it once, at most once, in
-the order of its publisher. A node that cannot be reached costs its own pods the event and nobody else
-anything.
+Decisions, "Freezing and moving", `k32_publish`. Each node with subscribers gets it once, at most once, in the
+order of its publisher. A node that cannot be reached costs its own pods the event; others wait for it once,
+not with every event.
 """
 
 import asyncio
@@ -106,8 +106,11 @@ async def deliver(
 ) -> int:
     """Gives one event to one kubelet, behind this publisher's earlier ones; the pods that got it.
 
-    The time limit covers the wait too: behind a dead node events are lost together, not one after the other.
+    The time limit covers the wait too: behind a dead node events are lost together, not one after the other,
+    and for a while after that it is not waited for.
     """
+    if server.kubelets.is_resting(node):
+        return 0
     try:
         async with (
             asyncio.timeout(server.limits.topic_delivery_ms / 1000),
@@ -119,5 +122,8 @@ async def deliver(
             )
             answer = orjson.loads(await stream.read(_ANSWER_BYTES))
             return int(answer["delivered"]) if stream.status == 200 else 0
-    except (ApiFailure, BodyCut, TimeoutError, orjson.JSONDecodeError, TypeError, KeyError, ValueError):
+    except TimeoutError:
+        server.kubelets.rest(node)
+        return 0
+    except (ApiFailure, BodyCut, orjson.JSONDecodeError, TypeError, KeyError, ValueError):
         return 0

@@ -39,6 +39,7 @@ class Deadlines(Generic[K]):
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
+            slept = loop.time()
             self._next = min(self._due.values(), default=float("inf"))
             try:
                 async with asyncio.timeout_at(self._next if self._next < float("inf") else None):
@@ -46,7 +47,7 @@ class Deadlines(Generic[K]):
             except TimeoutError:
                 now = loop.time()
                 if now - self._next > _PAUSED_S:
-                    self._due = {key: due + now - self._next for key, due in self._due.items()}
+                    self._due = {key: due + now - slept for key, due in self._due.items()}
                 for key in [k for k, due in self._due.items() if due <= now]:
                     await self._call(on_due, key)
 

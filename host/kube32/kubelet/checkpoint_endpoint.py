@@ -26,7 +26,8 @@ from kube32.kubelet.values import spec, uid_of
 
 _LOG = logging.getLogger(__name__)
 _LEAVE = ("running", "frozen")
-NOT_FOUND = 404
+# Gone, or bound to another node: a node may not read such a pod.
+_NOT_HERE = (403, 404)
 
 
 class CheckpointEndpoint:
@@ -106,7 +107,7 @@ class CheckpointEndpoint:
         try:
             pod = await self._client.get("Pod", name, namespace)
         except ApiError as error:
-            if error.code == NOT_FOUND:
+            if error.code in _NOT_HERE:
                 return False
             raise Refusal(STATUS_UNAVAILABLE, "Unavailable", error.message) from None
         except OSError as error:

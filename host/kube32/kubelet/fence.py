@@ -14,7 +14,8 @@ from kube32.kubelet.pod_worker import PodWorker
 from kube32.kubelet.registry import Registry
 from kube32.kubelet.values import spec, uid_of
 
-NOT_FOUND = 404
+# Gone, or bound to another node: a node may not read such a pod.
+_NOT_HERE = (403, 404)
 
 
 class Fence:
@@ -78,7 +79,7 @@ class Fence:
         try:
             pod = await self._client.get("Pod", name, namespace)
         except ApiError as error:
-            if error.code == NOT_FOUND:
+            if error.code in _NOT_HERE:
                 self._retire(worker)
             return
         except OSError:

@@ -7,7 +7,7 @@ import asyncio
 from kube32.client.api import ApiClient, ApiError
 from kube32.kubelet.pod_worker import PodWorker
 from kube32.kubelet.publisher import post_event
-from kube32.kubelet.values import uid_of
+from kube32.kubelet.values import metadata
 
 _TRIES = 20
 _RETRY_S = 0.25
@@ -15,25 +15,22 @@ NOT_FOUND = 404
 
 
 async def hand_over(client: ApiClient, worker: PodWorker) -> None:
-    """Posts the stopped worker's late events to the pod of the same name, in order, each at most once."""
-    events = worker.late_events()
+    """Posts the stopped worker's late events to the pod of the same name, in order, each at most once.
+
+    A node may not read a pod that is bound elsewhere. A replaced pod vanished from the node's watch without
+    having been marked for deletion; when it was removed by force there is nobody of its name (404).
+    """
     namespace, name = worker.key
-    if not events or not await _replaced(client, worker):
+    if metadata(worker.pod).get("deletionTimestamp"):
         return
-    for event in events:
+    for event in worker.late_events():
         # 0: the replacement's kubelet does not know the pod yet, so nobody has the event.
         for _ in range(_TRIES):
-            if await post_event(client, namespace, event.topic, event.payload, pod=name):
-                break
+            try:
+                if await post_event(client, namespace, event.topic, event.payload, pod=name):
+                    break
+            except ApiError as error:
+                if error.code == NOT_FOUND:
+                    return
+                raise
             await asyncio.sleep(_RETRY_S)
-
-
-async def _replaced(client: ApiClient, worker: PodWorker) -> bool:
-    namespace, name = worker.key
-    try:
-        pod = await client.get("Pod", name, namespace)
-    except ApiError as error:
-        if error.code == NOT_FOUND:
-            return False
-        raise
-    return uid_of(pod) != worker.uid

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from urllib.parse import quote
 
+import orjson
+
 from kube32.client.api import ApiClient, ApiError
 from kube32.contract import ABI, Limits
 from kube32.kubelet.buckets import TokenBucket
@@ -33,8 +35,6 @@ async def post_event(client: ApiClient, namespace: str, topic: str, payload: byt
 
 
 def _delivered(body: bytes) -> int:
-    import orjson
-
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -69,7 +69,7 @@ class PodPublisher:
 
     def __call__(self, topic: str, payload: bytes) -> int:
         """Queues an event; the number of receivers on this node, or an errno of the pod ABI."""
-        if not topic or len(topic.encode()) > self._limits.pod_topic_bytes:
+        if not topic or topic in (".", "..") or len(topic.encode()) > self._limits.pod_topic_bytes:
             return _INVALID
         if len(payload) > self._limits.pod_payload_bytes or not self._bucket.take():
             return _NO_ROOM

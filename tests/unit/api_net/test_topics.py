@@ -154,6 +154,25 @@ async def test_a_node_that_hangs_or_is_away_costs_the_others_nothing(world: Any)
     release.set()
 
 
+async def test_a_node_that_let_an_event_time_out_is_not_waited_for_with_the_next(world: Any) -> None:
+    release = asyncio.Event()
+    asked: list[str] = []
+
+    async def hanging(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        await release.wait()
+        return web.json_response({"delivered": 1})
+
+    await world.kubelet("a", hanging)
+    subscribe(world, "p1", "a")
+    for _ in range(2):
+        assert await publish(world) == 0
+    assert len(asked) == 1
+    world.kubelets._resting.clear()
+    release.set()
+    assert await publish(world) == 1
+
+
 async def test_a_node_that_is_known_to_be_lost_is_not_waited_for(world: Any) -> None:
     release = asyncio.Event()
     asked: list[str] = []

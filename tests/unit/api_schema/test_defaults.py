@@ -32,7 +32,12 @@ def test_a_pod_gets_what_kubernetes_gives_it(pod: dict[str, Any]) -> None:
 
 
 def test_a_pod_stays_300_s_on_a_lost_node_unless_it_says_otherwise(pod: dict[str, Any]) -> None:
-    own = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    own = {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 5,
+    }
     pod["spec"]["tolerations"] = [own]
     unreachable = {
         "key": "node.kubernetes.io/unreachable",
@@ -60,7 +65,11 @@ def test_parts_of_a_container_and_volumes_are_filled_in(pod: dict[str, Any]) -> 
     container["ports"] = [{"containerPort": 80}]
     container["env"] = [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     container["readinessProbe"] = {"httpGet": {"port": 80}, "periodSeconds": 3}
-    pod["spec"]["volumes"] = [{"name": "a"}, {"name": "b", "configMap": {"name": "c"}}, {"name": "d", "secret": {}}]
+    pod["spec"]["volumes"] = [
+        {"name": "a"},
+        {"name": "b", "configMap": {"name": "c"}},
+        {"name": "d", "secret": {}},
+    ]
     spec = filled(pod)["spec"]
     assert container["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
     assert container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
@@ -85,7 +94,10 @@ def test_parts_of_a_container_and_volumes_are_filled_in(pod: dict[str, Any]) -> 
         ({"requests": {"cpu": "1"}}, "Burstable"),
         ({"limits": {"esp32.io/x": "1"}}, "BestEffort"),
         ({"limits": {"cpu": "1", "memory": "1Ki"}, "requests": {"cpu": "1", "memory": "1Ki"}}, "Guaranteed"),
-        ({"limits": {"cpu": "1", "memory": "1Ki"}, "requests": {"cpu": "500m", "memory": "1Ki"}}, "Burstable"),
+        (
+            {"limits": {"cpu": "1", "memory": "1Ki"}, "requests": {"cpu": "500m", "memory": "1Ki"}},
+            "Burstable",
+        ),
     ],
 )
 def test_the_quality_of_service_follows_from_cpu_and_memory(resources: dict, expected: str) -> None:

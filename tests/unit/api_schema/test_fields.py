@@ -1,4 +1,6 @@
-"""Decoding of bodies: unknown and duplicate fields, wrong types, nulls, canonical forms, in Kubernetes' words."""
+"""Decoding of bodies: unknown and duplicate fields, wrong types, nulls, canonical forms, in Kubernetes'
+words.
+"""
 
 import base64
 import json
@@ -65,7 +67,11 @@ def test_duplicate_fields_are_found_in_the_text() -> None:
     ("path", "value", "said"),
     [
         (("spec",), 3, "number into Go struct field Pod.spec of type v1.PodSpec"),
-        (("spec", "containers"), {}, "object into Go struct field PodSpec.spec.containers of type []v1.Container"),
+        (
+            ("spec", "containers"),
+            {},
+            "object into Go struct field PodSpec.spec.containers of type []v1.Container",
+        ),
         (
             ("spec", "containers", 0, "image"),
             ["x"],
@@ -83,11 +89,21 @@ def test_duplicate_fields_are_found_in_the_text() -> None:
         ),
         (("spec", "priority"), 1.5, "number 1.5 into Go struct field PodSpec.spec.priority of type int32"),
         (("spec", "hostNetwork"), "yes", "string into Go struct field PodSpec.spec.hostNetwork of type bool"),
-        (("metadata", "labels", "a"), 5, "number into Go struct field ObjectMeta.metadata.labels of type string"),
-        (("metadata", "labels"), [], "array into Go struct field ObjectMeta.metadata.labels of type map[string]string"),
+        (
+            ("metadata", "labels", "a"),
+            5,
+            "number into Go struct field ObjectMeta.metadata.labels of type string",
+        ),
+        (
+            ("metadata", "labels"),
+            [],
+            "array into Go struct field ObjectMeta.metadata.labels of type map[string]string",
+        ),
     ],
 )
-def test_a_wrong_type_is_refused_in_every_mode(pod: dict[str, Any], path: tuple, value: Any, said: str) -> None:
+def test_a_wrong_type_is_refused_in_every_mode(
+    pod: dict[str, Any], path: tuple, value: Any, said: str
+) -> None:
     target: Any = pod
     for key in path[:-1]:
         target = target[key]
@@ -95,7 +111,10 @@ def test_a_wrong_type_is_refused_in_every_mode(pod: dict[str, Any], path: tuple,
     for mode in ("Ignore", "Strict"):
         failure = refusal(json.loads(json.dumps(pod)), mode)
         assert failure.code == 400
-        assert failure.message == f'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal {said}'
+        assert (
+            failure.message
+            == f'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal {said}'
+        )
 
 
 def test_quantities_times_and_bytes_are_checked(pod: dict[str, Any]) -> None:
@@ -114,7 +133,11 @@ def test_values_take_their_canonical_form() -> None:
     }
     check_fields(POD, obj, "Strict")
     assert obj["metadata"]["creationTimestamp"] == "2026-11-30T21:00:00Z"
-    assert obj["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "500m", "memory": "1Mi", "a.b/c": "2"}
+    assert obj["spec"]["containers"][0]["resources"]["limits"] == {
+        "cpu": "500m",
+        "memory": "1Mi",
+        "a.b/c": "2",
+    }
     lease: dict[str, Any] = {"spec": {"renewTime": "2026-11-30T23:00:00.123456Z"}}
     check_fields(resource_of("Lease"), lease, "Strict")
     assert lease["spec"]["renewTime"] == "2026-11-30T23:00:00.123456Z"
@@ -138,18 +161,28 @@ def test_bodies_of_other_kinds_are_decoded_by_name() -> None:
 
 
 def test_an_ordinary_manifest_with_everything_passes_strict() -> None:
-    """Probes, projected volumes, affinity, spread: fields that Kube32 gives no effect are still Kubernetes fields."""
+    """Probes, projected volumes, affinity, spread: fields that Kube32 gives no effect are still Kubernetes
+    fields.
+    """
     term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
     obj = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "x", "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]},
+        "metadata": {
+            "name": "x",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}],
+        },
         "spec": {
             "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}},
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+                },
                 "podAntiAffinity": {
                     "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {"weight": 1, "podAffinityTerm": {"topologyKey": "k", "labelSelector": {"matchLabels": {}}}}
+                        {
+                            "weight": 1,
+                            "podAffinityTerm": {"topologyKey": "k", "labelSelector": {"matchLabels": {}}},
+                        }
                     ]
                 },
             },
@@ -163,10 +196,15 @@ def test_an_ordinary_manifest_with_everything_passes_strict() -> None:
                     "envFrom": [{"configMapRef": {"name": "c"}}],
                 }
             ],
-            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule"}],
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
             "volumes": [
                 {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
-                {"name": "e", "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}},
+                {
+                    "name": "e",
+                    "ephemeral": {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}},
+                },
             ],
         },
     }
@@ -175,13 +213,19 @@ def test_an_ordinary_manifest_with_everything_passes_strict() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["spec", "metadata", "status", "containers", "name", "data", "x"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["spec", "metadata", "status", "containers", "name", "data", "x"]), inner
+        )
+    ),
     max_leaves=12,
 )
 
 
-@given(st.sampled_from(RESOURCES), st.dictionaries(st.sampled_from(["metadata", "spec", "status", "data"]), JSON))
+@given(
+    st.sampled_from(RESOURCES), st.dictionaries(st.sampled_from(["metadata", "spec", "status", "data"]), JSON)
+)
 def test_any_json_is_decoded_or_refused_with_400(resource: Any, obj: dict[str, Any]) -> None:
     try:
         check_fields(resource, obj, "Warn")
@@ -224,7 +268,16 @@ def test_the_schemas_have_every_field_of_the_official_client() -> None:
     """What a typed client can send passes strict validation."""
     models = pytest.importorskip("kubernetes.client.models")
     known = schemas.shapes()
-    for name in ("PodSpec", "Container", "PodStatus", "NodeSpec", "NodeStatus", "ObjectMeta", "Volume", "LeaseSpec"):
+    for name in (
+        "PodSpec",
+        "Container",
+        "PodStatus",
+        "NodeSpec",
+        "NodeStatus",
+        "ObjectMeta",
+        "Volume",
+        "LeaseSpec",
+    ):
         model = getattr(models, f"V1{name}")
         missing = set(model.attribute_map.values()) - set(known[name].fields)
         assert not missing, f"{name}: {sorted(missing)}"
@@ -233,5 +286,3 @@ def test_the_schemas_have_every_field_of_the_official_client() -> None:
 def test_every_kind_has_a_schema_of_its_openapi_name() -> None:
     for resource in RESOURCES:
         assert schemas.shape_of(resource).full_name == resource.openapi
-
-

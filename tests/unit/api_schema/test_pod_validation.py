@@ -1,4 +1,6 @@
-"""Validation of Pods: each rule refuses, naming the field, in Kubernetes' words where Kubernetes has the rule."""
+"""Validation of Pods: each rule refuses, naming the field, in Kubernetes' words where Kubernetes has the
+rule.
+"""
 
 import copy
 from collections.abc import Callable
@@ -13,7 +15,9 @@ from kube32.contract import resource_of
 POD = resource_of("Pod")
 Refusals = Callable[[dict[str, Any]], list[str]]
 LABEL_RULE = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-'"
-SUBDOMAIN_RULE = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
+)
 
 
 def put(obj: dict[str, Any], path: str, value: Any) -> None:
@@ -36,13 +40,33 @@ SPEC_FAULTS = [
     ("metadata.labels", {"a b": "c"}, 'metadata.labels: Invalid value: "a b": name part must consist of'),
     ("metadata.labels", {"a/b/c": ""}, "a qualified name must consist of alphanumeric characters"),
     ("metadata.labels", {"/b": ""}, 'metadata.labels: Invalid value: "/b": prefix part must be non-empty'),
-    ("metadata.labels", {"A.io/b": ""}, 'metadata.labels: Invalid value: "A.io/b": prefix part a lowercase RFC 1123'),
-    ("metadata.labels", {"a": "b c"}, 'metadata.labels: Invalid value: "b c": a valid label must be an empty string'),
+    (
+        "metadata.labels",
+        {"A.io/b": ""},
+        'metadata.labels: Invalid value: "A.io/b": prefix part a lowercase RFC 1123',
+    ),
+    (
+        "metadata.labels",
+        {"a": "b c"},
+        'metadata.labels: Invalid value: "b c": a valid label must be an empty string',
+    ),
     ("metadata.labels", {"a": "b" * 64}, "must be no more than 63 bytes"),
-    ("metadata.annotations", {"a b": ""}, 'metadata.annotations: Invalid value: "a b": name part must consist of'),
-    ("metadata.annotations", {"a": "x" * 262144}, "metadata.annotations: Too long: may not be more than 262144 bytes"),
+    (
+        "metadata.annotations",
+        {"a b": ""},
+        'metadata.annotations: Invalid value: "a b": name part must consist of',
+    ),
+    (
+        "metadata.annotations",
+        {"a": "x" * 262144},
+        "metadata.annotations: Too long: may not be more than 262144 bytes",
+    ),
     ("metadata.finalizers", ["x"], "name is neither a standard finalizer name nor is it fully qualified"),
-    ("metadata.ownerReferences", [{"kind": "Node"}], "metadata.ownerReferences[0].apiVersion: Required value"),
+    (
+        "metadata.ownerReferences",
+        [{"kind": "Node"}],
+        "metadata.ownerReferences[0].apiVersion: Required value",
+    ),
     ("spec.containers", [], "spec.containers: Required value"),
     ("spec.containers.0.name", "", "spec.containers[0].name: Required value"),
     ("spec.containers.0.name", "A", f'spec.containers[0].name: Invalid value: "A": {LABEL_RULE}'),
@@ -69,7 +93,11 @@ SPEC_FAULTS = [
         [{"key": "a", "tolerationSeconds": 1, "effect": "NoSchedule"}],
         "effect must be 'NoExecute' when `tolerationSeconds` is set",
     ),
-    ("spec.tolerations", [{"key": "a", "effect": "No"}], 'spec.tolerations[0].effect: Unsupported value: "No"'),
+    (
+        "spec.tolerations",
+        [{"key": "a", "effect": "No"}],
+        'spec.tolerations[0].effect: Unsupported value: "No"',
+    ),
     (
         "spec.containers.0.env",
         [{"name": "a=b"}],
@@ -130,7 +158,7 @@ SPEC_FAULTS = [
     (
         "spec.containers.0.resources",
         {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}},
-        'spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
+        'resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1',
     ),
     (
         "spec.containers.0.resources",
@@ -139,7 +167,11 @@ SPEC_FAULTS = [
     ),
     ("spec.containers.0.resources", {"limits": {"esp32.io/x": "500m"}}, '"500m": must be an integer'),
     ("spec.containers.0.resources", {"limits": {"memory": "-1"}}, '"-1": must be greater than or equal to 0'),
-    ("spec.containers.0.resources", {"limits": {"ram": "1"}}, "must be a standard resource type or fully qualified"),
+    (
+        "spec.containers.0.resources",
+        {"limits": {"ram": "1"}},
+        "must be a standard resource type or fully qualified",
+    ),
     (
         "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In"}]}]},
@@ -187,7 +219,11 @@ def test_a_pod_has_exactly_one_container_and_says_so(pod: dict[str, Any], refusa
         ("checkpoint-interval", "9s", "must be 10s or more"),
         ("call-timeout", "0", "must be 1ms or more"),
         ("call-timeout", "-5s", "is not a duration"),
-        ("migration", "Sometimes", 'Unsupported value: "Sometimes": supported values: "Auto", "Never", "OnDrain"'),
+        (
+            "migration",
+            "Sometimes",
+            'Unsupported value: "Sometimes": supported values: "Auto", "Never", "OnDrain"',
+        ),
         ("placement", "slowest", 'Unsupported value: "slowest": supported values: "fastest"'),
         ("topics", "a,,b", "names an empty topic or one of more than 128 bytes"),
         ("topics", "x" * 129, "names an empty topic or one of more than 128 bytes"),
@@ -266,7 +302,9 @@ def test_tolerations_are_only_added_and_deadlines_only_shortened(pod: dict[str, 
 
 def test_a_pod_keeps_its_module(pod: dict[str, Any]) -> None:
     fixed = "the module of a pod is fixed at creation"
-    assert f"spec.containers[0].image: Forbidden: {fixed}" in str(updated(pod, "spec.containers.0.image", "wasm://x"))
+    assert f"spec.containers[0].image: Forbidden: {fixed}" in str(
+        updated(pod, "spec.containers.0.image", "wasm://x")
+    )
     digest = {"kube32.io/wasm-sha256": "1" * 64}
     assert updated(pod, "metadata.annotations", digest) is None
     pod["metadata"]["annotations"] = digest

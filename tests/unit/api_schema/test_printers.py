@@ -22,7 +22,11 @@ def cells(kind: str, obj: dict[str, Any], now: float = NOW) -> dict[str, Any]:
 
 
 def pod(status: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    return {"metadata": {"name": "echo", **metadata}, "spec": {"containers": [{"name": "c"}]}, "status": status}
+    return {
+        "metadata": {"name": "echo", **metadata},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": status,
+    }
 
 
 def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -97,7 +101,9 @@ def test_wide_cells_of_a_pod_say_none_where_nothing_is() -> None:
     found = cells("Pod", pod({"phase": "Pending"}))
     assert [found[c] for c in ("IP", "Node", "Nominated Node", "Readiness Gates")] == ["<none>"] * 4
     obj = pod({"podIP": "10.0.0.1", "conditions": [{"type": "example.com/x", "status": "True"}]})
-    obj["spec"].update(nodeName="a", readinessGates=[{"conditionType": "example.com/x"}, {"conditionType": "y"}])
+    obj["spec"].update(
+        nodeName="a", readinessGates=[{"conditionType": "example.com/x"}, {"conditionType": "y"}]
+    )
     found = cells("Pod", obj)
     assert [found[c] for c in ("IP", "Node", "Readiness Gates")] == ["10.0.0.1", "a", "1/2"]
 
@@ -123,7 +129,9 @@ def test_ages_are_written_as_kubectl_writes_them(seconds: int, age: str) -> None
     assert cells("Pod", pod({}, creationTimestamp=stamp(seconds)))["Age"] == age
 
 
-@pytest.mark.parametrize("created", [None, "", "1970-01-01T00:00:07Z", "not a time", "2026-01-01T00:00:00", 5])
+@pytest.mark.parametrize(
+    "created", [None, "", "1970-01-01T00:00:07Z", "not a time", "2026-01-01T00:00:00", 5]
+)
 def test_an_age_without_a_clock_is_unknown_and_never_56y(created: Any) -> None:
     assert cells("Pod", pod({}, creationTimestamp=created))["Age"] == "<unknown>"
 
@@ -144,8 +152,14 @@ def test_a_node_shows_readiness_cordon_roles_and_addresses() -> None:
         },
         "spec": {"unschedulable": True},
         "status": {
-            "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
-            "addresses": [{"type": "Hostname", "address": "devkit"}, {"type": "InternalIP", "address": "10.0.0.2"}],
+            "conditions": [
+                {"type": "MemoryPressure", "status": "False"},
+                {"type": "Ready", "status": "True"},
+            ],
+            "addresses": [
+                {"type": "Hostname", "address": "devkit"},
+                {"type": "InternalIP", "address": "10.0.0.2"},
+            ],
             "nodeInfo": {"kubeletVersion": "v1", "osImage": "Kube32"},
         },
     }
@@ -221,13 +235,25 @@ def test_a_checkpoint_shows_its_outcome_and_nothing_where_there_is_none() -> Non
     found = list(cells("Checkpoint", checkpoint).values())
     assert found == ["m", "echo", "Move", "Completed", "a", "65.2Ki", "5s", "b", "echo", "moved"]
     fresh = {"metadata": {"name": "m"}, "spec": {"podName": "echo", "action": "Save"}}
-    assert list(cells("Checkpoint", fresh).values()) == ["m", "echo", "Save", *[""] * 3, "<unknown>", *[""] * 3]
+    assert list(cells("Checkpoint", fresh).values()) == [
+        "m",
+        "echo",
+        "Save",
+        *[""] * 3,
+        "<unknown>",
+        *[""] * 3,
+    ]
 
 
 def test_a_module_shows_the_beginning_of_its_digest() -> None:
     module = {
         "metadata": {"name": "echo"},
-        "status": {"sha256": "ab" * 32, "sizeBytes": 512, "podKind": "request", "exports": ["k32_handle", "k32_tick"]},
+        "status": {
+            "sha256": "ab" * 32,
+            "sizeBytes": 512,
+            "podKind": "request",
+            "exports": ["k32_handle", "k32_tick"],
+        },
     }
     found = cells("Module", module)
     assert (found["Sha256"], found["Size"]) == ("abababababab", "512")

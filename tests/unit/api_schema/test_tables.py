@@ -1,4 +1,6 @@
-"""Tables: the columns of a real kube-apiserver, the forms an Accept header may ask for, rows and their objects."""
+"""Tables: the columns of a real kube-apiserver, the forms an Accept header may ask for, rows and their
+objects.
+"""
 
 import pytest
 
@@ -11,8 +13,8 @@ NOW = 1_800_000_000.0
 
 # Name(type[,format]) as a kube-apiserver 1.20.2 gives them; "wide" columns have priority 1.
 COLUMNS = {
-    "Pod": "Name(string,name); Ready(string); Status(string); Restarts(integer); Age(string); IP(string) wide; "
-    "Node(string) wide; Nominated Node(string) wide; Readiness Gates(string) wide",
+    "Pod": "Name(string,name); Ready(string); Status(string); Restarts(integer); Age(string); "
+    "IP(string) wide; Node(string) wide; Nominated Node(string) wide; Readiness Gates(string) wide",
     "Node": "Name(string,name); Status(string); Roles(string); Age(string); Version(string); "
     "Internal-IP(string) wide; External-IP(string) wide; OS-Image(string) wide; Kernel-Version(string) wide; "
     "Container-Runtime(string) wide",
@@ -23,8 +25,8 @@ COLUMNS = {
     "ConfigMap": "Name(string,name); Data(string); Age(string)",
     "Secret": "Name(string,name); Type(string); Data(string); Age(string)",
     "Lease": "Name(string,name); Holder(string); Age(string)",
-    "Checkpoint": "Name(string,name); Pod(string); Action(string); Phase(string); Node(string); Size(string); "
-    "Age(string); Target(string) wide; New Pod(string) wide; Message(string) wide",
+    "Checkpoint": "Name(string,name); Pod(string); Action(string); Phase(string); Node(string); "
+    "Size(string); Age(string); Target(string) wide; New Pod(string) wide; Message(string) wide",
 }
 
 
@@ -47,9 +49,23 @@ def test_each_kind_has_the_columns_of_a_kube_apiserver(kind: str) -> None:
     [
         {},
         {"metadata": None, "spec": [], "status": "x"},
-        {"metadata": {"labels": 3, "creationTimestamp": 7}, "spec": {"containers": {}}, "status": {"conditions": [1]}},
-        {"status": {"containerStatuses": [{"state": {"terminated": "x"}, "restartCount": "y"}]}, "series": []},
-        {"status": {"podIPs": [{}], "addresses": [{"type": "InternalIP"}], "sizeBytes": "many", "exports": {}}},
+        {
+            "metadata": {"labels": 3, "creationTimestamp": 7},
+            "spec": {"containers": {}},
+            "status": {"conditions": [1]},
+        },
+        {
+            "status": {"containerStatuses": [{"state": {"terminated": "x"}, "restartCount": "y"}]},
+            "series": [],
+        },
+        {
+            "status": {
+                "podIPs": [{}],
+                "addresses": [{"type": "InternalIP"}],
+                "sizeBytes": "many",
+                "exports": {},
+            }
+        },
     ],
 )
 def test_every_kind_prints_an_object_of_any_shape(resource, obj: dict) -> None:

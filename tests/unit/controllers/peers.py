@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from kube32.api.server import ApiServer
 from kube32.api.status import ApiFailure
 from kube32.client.api import ApiClient
 from kube32.client.informer import Informer
+from kube32.client.transport import ClientResponse
 from kube32.contract import LIMITS, NAMES, Limits
 from kube32.controllers.manager import Controllers
 from kube32.formats.k32s import Snapshot, encode
@@ -123,6 +124,18 @@ class ScriptedKubelets:
         """Nothing to close."""
 
 
+class Intercepted(InProcessTransport):
+    """The controllers' transport; a test may do something right before a request goes out."""
+
+    before: Callable[[str, str], Awaitable[None]] | None = None
+
+    async def send(self, method: str, path: str, **options: Any) -> ClientResponse:
+        """As Transport.send."""
+        if self.before is not None:
+            await self.before(method, path)
+        return await super().send(method, path, **options)
+
+
 class Cell:
     """One cluster: API server, scripted nodes that report on their pods, and an admin's client."""
 
@@ -131,7 +144,7 @@ class Cell:
         self.server = server
         self.kubelets = kubelets
         self.client = ApiClient(InProcessTransport(server, server.security.admin_token, loop))
-        self._transport = InProcessTransport(server, server.security.controller_token, loop)
+        self.transport = Intercepted(server, server.security.controller_token, loop)
         self._controllers: list[Controllers] = []
         self._reports: set[asyncio.Task[None]] = set()
         self.pods = Informer(self.client, "Pod")
@@ -180,6 +193,7 @@ class Cell:
         status = peer.on_pod(pod)
         if status is not None:
             await self.set_status(pod, status)
+        self._changed.set()
 
     async def set_status(self, pod: Obj, status: Obj) -> None:
         """Reports a pod's status as its kubelet does."""
@@ -301,7 +315,7 @@ class Cell:
 
     async def start(self, limits: Limits = LIMITS) -> Controllers:
         """Starts controllers."""
-        controllers = Controllers(ApiClient(self._transport), limits)
+        controllers = Controllers(ApiClient(self.transport), limits)
         self._controllers.append(controllers)
         await controllers.start()
         return controllers

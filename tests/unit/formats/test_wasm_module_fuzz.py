@@ -94,7 +94,7 @@ def test_any_sections_end_in_a_refusal(parts: list[tuple[int, bytes]]) -> None:
     assert refusal(PREAMBLE + body) is not None
 
 
-@settings(deadline=None, max_examples=1500)
+@settings(deadline=None, max_examples=800)
 @given(module=a_mutation())
 def test_the_verdict_on_sections_is_wasmtimes(strict: wasmtime.Engine, module: bytes) -> None:
     cause = refusal(module)

@@ -119,7 +119,7 @@ class Cluster(Transport):
         self.cut_leases = False
         self.on_publish: Callable[[str, str, bytes, str], int] = lambda *_: 0
         self._revision = 0
-        self._watchers: list[asyncio.Queue[bytes]] = []
+        self._watchers: set[asyncio.Queue[bytes]] = set()
         self._loop = asyncio.get_running_loop()
 
     # --- what tests do ---
@@ -164,6 +164,10 @@ class Cluster(Transport):
     def _tell(self, kind: str, pod: Obj) -> None:
         for queue in self._watchers:
             queue.put_nowait(json.dumps({"type": kind, "object": pod}).encode() + b"\n")
+
+    def silence(self) -> None:
+        """Watches that are open tell nothing more."""
+        self._watchers.clear()
 
     # --- what the kubelet does ---
 
@@ -240,7 +244,7 @@ class Cluster(Transport):
             items = [o for o in self.objects[kind].values() if o["spec"].get("nodeName") == node]
             return self._json(200, {"items": items, "metadata": {"resourceVersion": str(self._revision)}})
         queue: asyncio.Queue[bytes] = asyncio.Queue()
-        self._watchers.append(queue)
+        self._watchers.add(queue)
 
         async def stream() -> AsyncIterator[bytes]:
             try:
@@ -249,7 +253,7 @@ class Cluster(Transport):
                     if json.loads(line)["object"]["spec"].get("nodeName") == node:
                         yield line
             finally:
-                self._watchers.remove(queue)
+                self._watchers.discard(queue)
 
         return Answer(200, stream=stream())
 

@@ -97,7 +97,7 @@ async def test_thawing_looks_first_whether_the_pod_is_still_here(bench: Any) -> 
     await bench.running("echo")
     await node.checkpoint("echo", "?leave=frozen")
     # Replaced, and the watch has not told it yet.
-    bench.cluster._watchers.clear()
+    bench.cluster.silence()
     bench.cluster.replace_pod("echo", "two")
     assert (await node.thaw("echo")).status == 404
     assert (await node.ask("echo")).status == 503

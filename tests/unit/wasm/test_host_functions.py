@@ -1,4 +1,4 @@
-"""The host functions of the pod ABI: every pointer of every one is checked, and each does what the contract says."""
+"""The host functions of the pod ABI: every pointer is checked, and each does what the contract says."""
 
 import itertools
 from typing import Any
@@ -74,7 +74,7 @@ VALUES = (0, 1, 9, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFF0)
 
 @pytest.mark.parametrize("name", ABI.functions)
 def test_no_arguments_whatever_end_more_than_the_call(lab: Any, name: str) -> None:
-    """Each call takes the next row of arguments from memory, and whatever earlier calls have written over them."""
+    """Each call takes the next row of arguments from memory, or what earlier calls wrote over it."""
     function = ABI.functions[name]
     count = len(function.params)
     rows = list(itertools.product(VALUES, repeat=count))[:: max(1, len(VALUES) ** count // 500)]
@@ -84,7 +84,8 @@ def test_no_arguments_whatever_end_more_than_the_call(lab: Any, name: str) -> No
     result = "" if function.result == "none" else f"(result {function.result})"
     drop = "" if function.result == "none" else "drop"
     body = f"(call $f {loads}) {drop} (global.set $row (i32.add (global.get $row) (i32.const {4 * count})))"
-    pod = lab.start(f"""(module (import "env" "{name}" (func $f {params} {result})) (memory (export "memory") 1)
+    pod = lab.start(f"""(module (import "env" "{name}" (func $f {params} {result}))
+      (memory (export "memory") 1)
       (data (i32.const {ROWS}) "{packed}")
       (global $row (mut i32) (i32.const {ROWS}))
       (func (export "k32_handle") {body}) (func (export "k32_event") {body}))""")

@@ -14,7 +14,8 @@ WAT = """(module (import "env" "k32_log" (func $log (param i32 i32)))
   (import "env" "k32_fs_open" (func $open (param i32 i32 i32) (result i32)))
   (memory (export "memory") 16) (data (i32.const 0) "/tmp/file")
   (table 10 funcref) (elem (i32.const 0) func $log)
-  (func (export "k32_init") (call $log (i32.const 0) (i32.const 9)) (i32.store (i32.const 1000000) (i32.const 1))
+  (func (export "k32_init")
+    (call $log (i32.const 0) (i32.const 9)) (i32.store (i32.const 1000000) (i32.const 1))
     (drop (call $open (i32.const 0) (i32.const 9) (i32.const 7)))))"""
 EXPORTED = WAT.replace("(table", '(func (export "k32_tick")) (table')
 

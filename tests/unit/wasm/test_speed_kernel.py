@@ -1,4 +1,4 @@
-"""The kernel of kube32.io/interp-mops: the contract's bytes are its text, and its count of instructions is right."""
+"""The kernel of kube32.io/interp-mops: the contract's bytes are its text, and its count is right."""
 
 from typing import Any
 

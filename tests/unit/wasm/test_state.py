@@ -1,4 +1,4 @@
-"""Capture and restore: exact bits, functions by index, the same bytes each time (specification, "Snapshot format")."""
+"""Capture and restore: exact bits, functions by index, the same bytes each time ("Snapshot format")."""
 
 from typing import Any
 
@@ -85,8 +85,10 @@ def test_many_moves_change_nothing(lab: Any, pod: Instance, freeze: Any) -> None
         assert freeze(restored) == data
 
 
-SMALL = """(module (memory (export "memory") {declared}) (data (i32.const 4000) "old") (data (i32.const 20) "x")
-  (func (export "k32_init") (i32.store8 (i32.const 20) (i32.const 65)) (i32.store8 (i32.const 4001) (i32.const 66)))
+SMALL = """(module (memory (export "memory") {declared})
+  (data (i32.const 4000) "old") (data (i32.const 20) "x")
+  (func (export "k32_init")
+    (i32.store8 (i32.const 20) (i32.const 65)) (i32.store8 (i32.const 4001) (i32.const 66)))
   (func (export "k32_tick") (result i32) (i32.load8_u (i32.const 20)))
   (func (export "k32_handle") (result i32) (memory.size)))"""
 
@@ -96,9 +98,7 @@ SMALL = """(module (memory (export "memory") {declared}) (data (i32.const 4000) 
 def test_restored_under_a_larger_limit_the_rest_is_zero(
     lab: Any, freeze: Any, larger: int, declared: str
 ) -> None:
-    wat = SMALL.format(declared=declared).replace(
-        '(data (i32.const 4000) "old")', '(data (i32.const 4000) "abc")'
-    )
+    wat = SMALL.format(declared=declared)
     source = lab.start(wat, memory_limit=4096)
     source.call("k32_init", timeout_ms=None)
     data = freeze(source)
@@ -112,7 +112,7 @@ def test_restored_under_a_larger_limit_the_rest_is_zero(
 
 
 def test_data_of_a_fresh_start_beyond_the_snapshot_is_zeroed(lab: Any, freeze: Any) -> None:
-    """A pod below a page cannot have such a segment; the module's own bytes past the snapshot still must not show."""
+    """A pod below a page has no segment past its limit; the rest of the page must be zero all the same."""
     wat = """(module (memory (export "memory") 0) (func (export "k32_tick")))"""
     data = freeze(lab.start(wat, memory_limit=100))
     restored = lab.restored(data, wat, memory_limit=PAGE)
@@ -190,7 +190,8 @@ def test_a_snapshots_memory_stays_readable_after_the_pod_is_closed(lab: Any, fre
 
 def test_an_own_export_named_like_a_hidden_one_does_no_harm(lab: Any, freeze: Any) -> None:
     wat = """(module (memory (export "memory") 1) (global $g (mut i32) (i32.const 5))
-      (func (export "\\01k32.g0") (result i32) (i32.const 1)) (func (export "k32_tick") (global.set $g (i32.const 8))))"""
+      (func (export "\\01k32.g0") (result i32) (i32.const 1))
+      (func (export "k32_tick") (global.set $g (i32.const 8))))"""
     pod = lab.start(wat)
     pod.call("k32_tick", timeout_ms=None)
     assert decode(freeze(pod)).globals[0].bits == 8
@@ -212,7 +213,8 @@ def test_a_clock_goes_on_from_the_snapshot_and_never_backward(lab: Any, freeze: 
 def test_two_restores_of_one_snapshot_differ_in_randomness_and_instance_id(lab: Any, freeze: Any) -> None:
     wat = """(module (import "env" "k32_random" (func $random (param i32 i32)))
       (import "env" "k32_instance_id" (func $id (result i64))) (memory (export "memory") 1)
-      (func (export "k32_tick") (call $random (i32.const 0) (i32.const 16)) (i64.store (i32.const 16) (call $id))))"""
+      (func (export "k32_tick")
+        (call $random (i32.const 0) (i32.const 16)) (i64.store (i32.const 16) (call $id))))"""
     data = freeze(lab.start(wat))
     seen = []
     for _ in range(3):

@@ -1,4 +1,6 @@
-"""Validation of the annotations that tell Kube32 how a pod runs, moves and is saved (specification, pod ABI)."""
+"""Validation of the annotations that tell Kube32 how a pod runs, moves and is saved (specification, pod
+ABI).
+"""
 
 import re
 from typing import Any

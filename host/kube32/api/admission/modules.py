@@ -24,7 +24,9 @@ class ModuleLookup(Protocol):
     """What admission needs to know of stored modules."""
 
     def digest_of(self, name: str) -> str | None:
-        """The digest of the current data of the Module `name`, None when there is no such Module or no data."""
+        """The digest of the current data of the Module `name`, None when there is no such Module or no
+        data.
+        """
 
 
 def image_of(pod: Object) -> str:

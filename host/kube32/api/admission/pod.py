@@ -114,7 +114,9 @@ def _check_term(term: Object, path: str, problems: Problems) -> None:
 
 
 def check_pod_update(old: Object, new: Object, problems: Problems) -> None:
-    """The spec stays, but for a shorter deadline, more tolerations and the grace period; so does the module."""
+    """The spec stays, but for a shorter deadline, more tolerations and the grace period; so does the
+    module.
+    """
     before: Object = old.get("spec") or {}
     after: Object = new.get("spec") or {}
     check_module_fixed(old, new, problems)

@@ -1,4 +1,6 @@
-"""Validation of whole objects, one entry for creates and one for updates; ApiFailure 422 names every fault."""
+"""Validation of whole objects, one entry for creates and one for updates; ApiFailure 422 names every
+fault.
+"""
 
 from collections.abc import Callable
 from typing import Any
