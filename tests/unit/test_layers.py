@@ -48,7 +48,12 @@ def test_a_room_knows_only_the_rooms_below_it(room: str) -> None:
             parts = module.split(".")
             if parts[0] == "kube32_build":
                 faults.append(f"{path}:{line}: {module}")
-            if parts[0] == "kube32" and len(parts) > 1 and parts[1] != room and parts[1] not in MAY_KNOW[room]:
+            if (
+                parts[0] == "kube32"
+                and len(parts) > 1
+                and parts[1] != room
+                and parts[1] not in MAY_KNOW[room]
+            ):
                 faults.append(f"{path}:{line}: {room} knows {module}")
     assert not faults, "\n".join(faults)
 

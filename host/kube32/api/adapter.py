@@ -8,14 +8,15 @@ from typing import Any
 from aiohttp import ClientError, web
 from aiohttp.web_protocol import RequestPayloadError
 
+from kube32.api.bodies import JSON
 from kube32.api.connection import Connection
 from kube32.api.http import BodyCut, Request, Response
+from kube32.api.plain import SERVER, Date, Plain
 from kube32.api.server import ApiServer
 from kube32.contract import Limits
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _BACKLOG = 128
-_SERVER = "kube32"
 _LINE_BYTES = 8190
 
 
@@ -38,6 +39,7 @@ class HttpsListener:
         self._web: _Connections | None = None
         self._listening: asyncio.AbstractServer | None = None
         self._stall_s = limits.api_read_stall_ms / 1000
+        self._date = Date()
 
     @property
     def bound_port(self) -> int:
@@ -81,6 +83,8 @@ class HttpsListener:
         )
         body = response.body
         if isinstance(body, bytes) and len(body) <= self._limits.api_write_chunk_bytes:
+            if response.status == 200 and not response.headers and response.content_type == JSON:
+                return Plain(request, body, self._date.line())
             return web.Response(status=response.status, body=body, headers=_headers(response))
         return await self._stream(request, response)
 
@@ -171,7 +175,7 @@ class _Connections(web.Server):
 
 
 def _headers(response: Response) -> dict[str, str]:
-    headers = {"Content-Type": response.content_type, "Server": _SERVER}
+    headers = {"Content-Type": response.content_type, "Server": SERVER}
     if response.headers:
         headers.update(response.headers)
     return headers

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from kube32.api.status import ApiFailure, bad_request, method_not_allowed
@@ -20,6 +21,7 @@ _OBJECT_VERBS = {
     "POST": "create",
 }
 _COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
+_REMEMBERED = 512
 _METHODS = frozenset(_OBJECT_VERBS)
 _VIRTUAL = {("", "v1", "bindings"), ("kube32.io", "v1", "join"), ("kube32.io", "v1", "topics")}
 
@@ -78,6 +80,12 @@ def parse(method: str, path: str, query: Mapping[str, Sequence[str]]) -> Request
     if len(parts) > 4 and parts[4] and parts[1] == "apis":
         return _resource_info(method, parts[2], parts[3], parts, 4, query)
     return RequestInfo(method.lower(), is_resource=False, non_resource_path=path)
+
+
+@lru_cache(_REMEMBERED)
+def parse_get(path: str) -> RequestInfo:
+    """What a GET without a query asks for. The answer is shared: whoever gets it does not change it."""
+    return parse("GET", path, {})
 
 
 def _check(parts: list[str]) -> None:

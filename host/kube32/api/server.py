@@ -120,10 +120,15 @@ class ApiServer:
         if user is None:
             raise unauthorized()
         request.user = user
-        info = routes.parse(request.method, path, request.query)
+        plain = request.method == "GET" and not request.query_string
+        info = routes.parse_get(path) if plain else routes.parse(request.method, path, request.query)
         self.security.authorize(user, info, request)
         if not info.is_resource:
             return _document(request)
+        if plain and info.verb == "get" and not info.subresource:
+            found = get.stored(self.store, request, info)
+            if found is not None:
+                return found
         refused = routes.check_served(info)
         if refused is not None:
             raise refused

@@ -9,11 +9,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+import aiohttp
 import orjson
 
 from kube32.api.http import BodyCut, Request, Response
 from kube32.api.routes import RequestInfo
-from kube32.api.status import ApiFailure, bad_request, not_found, too_large
+from kube32.api.status import ApiFailure, bad_request, not_found, timeout, too_large
 from kube32.contract import K32S, NAMES, Limits, resource_of, text
 from kube32.store import Store
 
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
     from kube32.api.server import ApiServer
 
 _ANSWER_BYTES = 4096
+_NOT_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 async def handle(server: "ApiServer", request: Request, info: RequestInfo) -> Response:
-    """Answers {"delivered": n}, the pods that got the event. With ?pod=NAME it is for that pod alone."""
+    """Answers {"delivered": n}, the pods that got the event.
+
+    With ?pod=NAME it is for that pod alone, and 504 tells that the pod may or may not have it: who sends
+    again on 0 delivers at most once.
+    """
     topic = check_topic(info.name, server.limits)
     if server.store.get(resource_of("Namespace").object_key("", info.namespace)) is None:
         raise not_found(resource_of("Namespace"), info.namespace)
@@ -42,7 +48,9 @@ async def handle(server: "ApiServer", request: Request, info: RequestInfo) -> Re
     counts = await asyncio.gather(
         *(deliver(server, user.name, node, path, query, payload) for node in nodes if node)
     )
-    return Response(200, orjson.dumps({"delivered": sum(counts)}))
+    if only and None in counts:
+        raise timeout(text("answers", "topic_unknown", pod=only))
+    return Response(200, orjson.dumps({"delivered": sum(count or 0 for count in counts)}))
 
 
 def check_topic(topic: str, limits: Limits) -> str:
@@ -103,8 +111,10 @@ def _node_of_pod(store: Store, namespace: str, name: str) -> str:
 
 async def deliver(
     server: "ApiServer", publisher: str, node: str, path: str, query: str, payload: bytes
-) -> int:
-    """Gives one event to one kubelet, behind this publisher's earlier ones; the pods that got it.
+) -> int | None:
+    """Gives one event to one kubelet, behind this publisher's earlier ones.
+
+    The number of pods that got it, None when that cannot be known: the kubelet was asked and did not answer.
 
     The time limit covers the wait too: behind a dead node events are lost together, not one after the other,
     and for a while after that it is not waited for.
@@ -124,6 +134,9 @@ async def deliver(
             return int(answer["delivered"]) if stream.status == 200 else 0
     except TimeoutError:
         server.kubelets.rest(node)
-        return 0
-    except (ApiFailure, BodyCut, orjson.JSONDecodeError, TypeError, KeyError, ValueError):
-        return 0
+        return None
+    except ApiFailure as failure:
+        never_sent = failure.__cause__ is None or isinstance(failure.__cause__, _NOT_CONNECTED)
+        return 0 if never_sent else None
+    except (BodyCut, orjson.JSONDecodeError, TypeError, KeyError, ValueError):
+        return None

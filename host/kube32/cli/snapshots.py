@@ -25,14 +25,14 @@ def show(facts: dict[str, Any]) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{facts['file']}: {facts['sizeBytes']} bytes", markup=False)
     if facts["header"]:
-        _print(console, "header", ["field", "value"], [[k, str(v)] for k, v in facts["header"].items()])
+        _print(console, "header", ["field", "value"], [[k, _cell(v)] for k, v in facts["header"].items()])
     _rows(console, facts, "sections", ["name", "type", "offset", "length", "complete"])
     _rows(console, facts, "globals", ["index", "type", "value", "bits"])
     _rows(console, facts, "tables", ["index", "size", "entries"])
     _rows(console, facts, "channels", ["handle", "name"])
     _rows(console, facts, "events", ["topic", "payloadBytes"])
     if facts["trailer"]:
-        _print(console, "trailer", ["field", "value"], [[k, str(v)] for k, v in facts["trailer"].items()])
+        _print(console, "trailer", ["field", "value"], [[k, _cell(v)] for k, v in facts["trailer"].items()])
     console.print(
         f"problem: {facts['problem']}" if facts["problem"] else "the snapshot is whole", markup=False
     )

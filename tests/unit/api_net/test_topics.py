@@ -82,6 +82,23 @@ async def test_an_event_handed_on_goes_to_one_pod(world: Any) -> None:
     assert (await refused(world, target=f"{TOPIC}?pod=absent")).code == 404
 
 
+async def test_an_event_handed_on_that_may_have_arrived_is_not_told_as_lost(world: Any) -> None:
+    release = asyncio.Event()
+
+    async def taken(request: web.Request) -> web.Response:
+        await request.read()
+        await release.wait()
+        return web.json_response({"delivered": 1})
+
+    await world.kubelet("a", taken)
+    world.node("b", 1)
+    subscribe(world, "p1", "a")
+    subscribe(world, "p2", "b")
+    assert (await refused(world, target=f"{TOPIC}?pod=p1")).code == 504
+    assert await publish(world, target=f"{TOPIC}?pod=p2") == 0
+    release.set()
+
+
 async def test_a_pod_that_is_being_restored_may_hold_the_event(world: Any) -> None:
     kubelet = Subscriber()
     await world.kubelet("a", kubelet)

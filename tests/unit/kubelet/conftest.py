@@ -1,4 +1,6 @@
-"""A kubelet with the real engine and real TLS, on a stand-in for the control plane (the peer, not under test)."""
+"""A kubelet with the real engine and real TLS, on a stand-in for the control plane (the peer, not under
+test).
+"""
 
 import asyncio
 import base64
@@ -16,6 +18,7 @@ import aiohttp
 import pytest
 import wasmtime
 from multidict import CIMultiDict
+from yarl import URL
 
 from kube32.api.security import Security
 from kube32.client.api import ApiClient
@@ -108,7 +111,9 @@ class Answer(ClientResponse):
 
 
 class Cluster(Transport):
-    """Objects by kind and (namespace, name), watches of pods, data of modules and checkpoints. Runs on one loop."""
+    """Objects by kind and (namespace, name), watches of pods, data of modules and checkpoints. Runs on one
+    loop.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[tuple[str, str], Obj]] = {kind: {} for kind in _PLURALS.values()}
@@ -137,7 +142,10 @@ class Cluster(Transport):
         if kind == "Pod":
             same = old is not None and old["spec"].get("nodeName") == obj["spec"].get("nodeName")
             if old is not None and not same:
-                self._tell("DELETED", {**old, "metadata": {**old["metadata"], "resourceVersion": str(self._revision)}})
+                self._tell(
+                    "DELETED",
+                    {**old, "metadata": {**old["metadata"], "resourceVersion": str(self._revision)}},
+                )
             self._tell("MODIFIED" if same else "ADDED", obj)
         return obj
 
@@ -145,7 +153,9 @@ class Cluster(Transport):
         old = self.objects[kind].pop((namespace, name))
         self._revision += 1
         if kind == "Pod":
-            self._tell("DELETED", {**old, "metadata": {**old["metadata"], "resourceVersion": str(self._revision)}})
+            self._tell(
+                "DELETED", {**old, "metadata": {**old["metadata"], "resourceVersion": str(self._revision)}}
+            )
 
     def pod(self, name: str) -> Obj:
         return self.objects["Pod"]["default", name]
@@ -186,7 +196,9 @@ class Cluster(Transport):
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
         return await self._send(method, path, dict(query or {}), body)
 
-    async def _send(self, method: str, path: str, query: dict[str, str], body: bytes | None) -> ClientResponse:
+    async def _send(
+        self, method: str, path: str, query: dict[str, str], body: bytes | None
+    ) -> ClientResponse:
         parts = [unquote(p) for p in path.strip("/").split("/")]
         parts = parts[2:] if parts[0] == "api" else parts[3:]
         namespace = ""
@@ -202,7 +214,13 @@ class Cluster(Transport):
         return self._object(method, _PLURALS[parts[0]], namespace, parts[1:], query, body)
 
     def _object(
-        self, method: str, kind: str, namespace: str, rest: list[str], query: dict[str, str], body: bytes | None
+        self,
+        method: str,
+        kind: str,
+        namespace: str,
+        rest: list[str],
+        query: dict[str, str],
+        body: bytes | None,
     ) -> ClientResponse:
         objects = self.objects[kind]
         if not rest:
@@ -230,7 +248,10 @@ class Cluster(Transport):
             return self._json(200, old)
         patch = json.loads(body or b"{}")
         if method == "PUT":
-            return self._json(200, self.put(kind, {**patch, "metadata": {**old["metadata"], **patch["metadata"]}}, namespace))
+            return self._json(
+                200,
+                self.put(kind, {**patch, "metadata": {**old["metadata"], **patch["metadata"]}}, namespace),
+            )
         uid = patch.get("metadata", {}).get("uid")
         if uid not in (None, old["metadata"]["uid"]):
             return self._failure(409, "Conflict")
@@ -293,7 +314,7 @@ class Node:
         return f"https://127.0.0.1:{self.kubelet.port}"
 
     async def request(self, method: str, path: str, **options: Any) -> Reply:
-        async with self.http.request(method, self.url + path, **options) as response:
+        async with self.http.request(method, URL(self.url + path, encoded=True), **options) as response:
             return Reply(response.status, response.headers, await response.read())
 
     async def get(self, path: str, **options: Any) -> Reply:
@@ -320,9 +341,11 @@ async def until(check: Callable[[], Any], timeout_s: float = 20.0) -> Any:
 class Bench:
     """A cluster with kubelets, and pods made in a line."""
 
-    def __init__(self, cluster: Cluster, limits: Limits, security: Security, engine: Engine, directory: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, limits: Limits, security: Security, engine: Engine, directory: Path
+    ) -> None:
         self.cluster = cluster
-        self.limits = limits
+        self.limits = limits.replace(interp_mops_ms=1)
         self.nodes: dict[str, Node] = {}
         self._security = security
         self._engine = engine

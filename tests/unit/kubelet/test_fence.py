@@ -1,4 +1,6 @@
-"""A node that cannot renew its Lease stops its pods with periodic checkpoints before it can be declared lost."""
+"""A node that cannot renew its Lease stops its pods with periodic checkpoints before it can be declared
+lost.
+"""
 
 import asyncio
 from typing import Any

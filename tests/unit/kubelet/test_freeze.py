@@ -165,7 +165,9 @@ async def test_every_blocker_on_the_node_is_named_and_the_pod_goes_on(bench: Any
 
 async def test_an_entry_point_is_a_blocker(bench: Any) -> None:
     node = await bench.node()
-    await bench.running("spin", '(module (memory (export "memory") 1) (func (export "_start") (loop (br 0))))')
+    await bench.running(
+        "spin", '(module (memory (export "memory") 1) (func (export "_start") (loop (br 0))))'
+    )
     reply = await node.checkpoint("spin")
     assert reply.status == 409
     assert reply.json["blockers"] == ["entry point _start runs on its own thread"]
@@ -177,7 +179,9 @@ async def test_a_spec_that_names_another_module_than_the_running_one_is_a_blocke
     node = await bench.node()
     pod = await bench.running("echo")
     running = pod["metadata"]["annotations"]["kube32.io/wasm-sha256"]
-    bench.cluster.put("Pod", tools.merge(pod, {"metadata": {"annotations": {"kube32.io/wasm-sha256": "0" * 64}}}), "default")
+    bench.cluster.put(
+        "Pod", tools.merge(pod, {"metadata": {"annotations": {"kube32.io/wasm-sha256": "0" * 64}}}), "default"
+    )
     worker = node.kubelet.registry.worker("default", "echo")
     await tools.until(lambda: worker.containers[0].blockers())
     reply = await node.checkpoint("echo")
@@ -234,7 +238,9 @@ async def test_ticks_stop_while_frozen_and_the_clock_stands_still(bench: Any) ->
     assert later.globals[0].bits - first.globals[0].bits <= 1
 
 
-async def test_a_save_that_takes_long_is_reported_and_a_stalled_reader_loses_it(bench: Any, tools: Any) -> None:
+async def test_a_save_that_takes_long_is_reported_and_a_stalled_reader_loses_it(
+    bench: Any, tools: Any
+) -> None:
     node = await bench.node()
     await bench.running("big", BIG, container={"resources": {"limits": {"memory": "10Mi"}}})
     reader, writer = await asyncio.open_connection(
@@ -268,7 +274,9 @@ async def running_call(node: Any, tools: Any, pod: str) -> None:
 async def test_an_empty_dir_ends_with_its_pod(bench: Any, tools: Any, tmp_path: Path) -> None:
     node = await bench.node()
     fields = {"volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]}
-    pod = await bench.running("files", OPENS, container=fields, spec={"volumes": [{"name": "tmp", "emptyDir": {}}]})
+    pod = await bench.running(
+        "files", OPENS, container=fields, spec={"volumes": [{"name": "tmp", "emptyDir": {}}]}
+    )
     await node.ask("files")
     file = tmp_path / "one" / "pods" / pod["metadata"]["uid"] / "volumes" / "tmp" / "state"
     assert file.exists()

@@ -1,4 +1,6 @@
-"""Pods start, answer, end and start again as in Kubernetes: statuses, conditions, restart policies, back-off."""
+"""Pods start, answer, end and start again as in Kubernetes: statuses, conditions, restart policies,
+back-off.
+"""
 
 from typing import Any
 
@@ -104,7 +106,9 @@ async def test_an_entry_point_that_ends_ends_the_pod(
     ended = tools.status(pod)["state"]["terminated"]
     assert ended["exitCode"] == code
     assert ended["reason"] == ("Completed" if code == 0 else "Error")
-    assert tools.condition(pod, "Ready")["reason"] == ("PodCompleted" if phase == "Succeeded" else "PodFailed")
+    assert tools.condition(pod, "Ready")["reason"] == (
+        "PodCompleted" if phase == "Succeeded" else "PodFailed"
+    )
 
 
 @pytest.mark.parametrize(("policy", "code"), [("OnFailure", 3), ("Always", 0)])
@@ -119,7 +123,9 @@ async def test_an_entry_point_that_ends_is_started_again(
 
 async def test_an_entry_point_pod_takes_no_requests(bench: Any) -> None:
     node = await bench.node()
-    await bench.running("spin", '(module (memory (export "memory") 1) (func (export "_start") (loop (br 0))))')
+    await bench.running(
+        "spin", '(module (memory (export "memory") 1) (func (export "_start") (loop (br 0))))'
+    )
     reply = await node.ask("spin")
     assert reply.status == 404
     assert reply.body == b"pod spin does not export k32_handle\n"
@@ -152,7 +158,9 @@ async def test_a_deletion_ends_an_endless_call_after_the_grace_period(bench: Any
     node = await bench.node()
     pod = await bench.running("slow", LOOPS)
     call = asyncio.create_task(node.ask("slow"))
-    await tools.until(lambda: node.kubelet.registry.worker("default", "slow").containers[0].thread.running_call)
+    await tools.until(
+        lambda: node.kubelet.registry.worker("default", "slow").containers[0].thread.running_call
+    )
     pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     pod["metadata"]["deletionGracePeriodSeconds"] = 0
     bench.cluster.put("Pod", pod, "default")
@@ -169,7 +177,9 @@ async def test_a_pod_bound_elsewhere_stops_and_is_not_deleted(bench: Any, tools:
     assert ("DELETE", "pods/echo") not in bench.cluster.requests
 
 
-async def test_a_pod_replaced_on_the_same_node_never_runs_beside_its_former_self(bench: Any, tools: Any) -> None:
+async def test_a_pod_replaced_on_the_same_node_never_runs_beside_its_former_self(
+    bench: Any, tools: Any
+) -> None:
     node = await bench.node()
     old = await bench.running("echo")
     await node.ask("echo")
