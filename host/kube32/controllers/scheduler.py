@@ -67,6 +67,8 @@ class Scheduler:
 
     def _on_pod(self, kind: str, pod: Obj, old: Obj | None) -> None:
         key = key_of(pod)
+        if old is not None and uid_of(old) != uid_of(pod):
+            self._forget(key)  # a replacement without a node is a new pod to bind
         if kind != "DELETED" and wants_node(pod):
             known = old is not None and uid_of(old) == uid_of(pod) and spec_of(old) == spec_of(pod)
             if key not in self._tickets and not (known and key in self._unschedulable):

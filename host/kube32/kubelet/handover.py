@@ -12,6 +12,7 @@ from kube32.kubelet.values import metadata
 _TRIES = 20
 _RETRY_S = 0.25
 NOT_FOUND = 404
+TIMEOUT = 504
 
 
 async def hand_over(client: ApiClient, worker: PodWorker) -> None:
@@ -32,5 +33,8 @@ async def hand_over(client: ApiClient, worker: PodWorker) -> None:
             except ApiError as error:
                 if error.code == NOT_FOUND:
                     return
+                if error.code == TIMEOUT:
+                    # Perhaps delivered: a second time would be one too many.
+                    break
                 raise
             await asyncio.sleep(_RETRY_S)

@@ -17,6 +17,7 @@ from typing import Any
 from kube32.contract import Limits, text
 from kube32.formats.k32s import HeldEvent, Snapshot
 from kube32.kubelet.calls import STATUS_NOT_FOUND, Exit, Exits, NotDelivered, RunSettings
+from kube32.kubelet.queues import EventQueue, Ticks
 from kube32.wasm import HttpCall, Instance, PodClock, PodExit, Trap
 
 FENCE = "fence"
@@ -65,7 +66,6 @@ class PodThread:
         self.instance = instance
         self.settings = settings
         self.may_call = may_call
-        self.dropped_events = 0
         self._limits = limits
         self._loop = loop
         self._clock = clock
@@ -75,9 +75,8 @@ class PodThread:
         self._exits = Exits(limits, settings.call_timeout_ms)
         self._cond = threading.Condition()
         self._requests: deque[_Waiting] = deque()
-        self._events: deque[HeldEvent] = deque(settings.held)
-        self._first_events = len(self._events)
-        self._sealed: int | None = None
+        self._events = EventQueue(settings.held, limits)
+        self._ticks = Ticks(settings.tick_ms)
         self._holders: set[str] = set()
         self._frozen: _Frozen | None = None
         self._freeze_waiters: list[asyncio.Future[bool]] = []
@@ -85,7 +84,6 @@ class PodThread:
         self._begun = False
         self._ended = False
         self._stopping = False
-        self._next_tick: float | None = None
         self._events_turn = False
         self._thread = threading.Thread(target=self._main, name=settings.name, daemon=True)
 
@@ -112,6 +110,11 @@ class PodThread:
         return self._running
 
     @property
+    def dropped_events(self) -> int:
+        """Events that found no room."""
+        return self._events.dropped
+
+    @property
     def fenced(self) -> bool:
         """Whether the fence holds the container. Any thread."""
         return FENCE in self._holders
@@ -120,23 +123,29 @@ class PodThread:
         """Starts the thread, which calls k32_init, k32_restored or the entry point first."""
         self._thread.start()
 
+    def check(self) -> None:
+        """Raises NotDelivered when a request would be refused now."""
+        with self._cond:
+            self._refuse_request()
+
     def submit(self, call: HttpCall) -> "asyncio.Future[HttpCall]":
-        """Queues a request; the future gives the call with its response, or NotDelivered with the status
-        to answer.
-        """
+        """Queues a request; the future gives the call with its response, or NotDelivered."""
         done: asyncio.Future[HttpCall] = self._loop.create_future()
         with self._cond:
-            if self._frozen is not None:
-                raise NotDelivered("frozen")
-            if not self._begun or self._ended or self._stopping:
-                raise NotDelivered("not_running")
-            if not self.settings.takes_requests:
-                raise NotDelivered("no_handler", STATUS_NOT_FOUND)
-            if len(self._requests) >= self._limits.pod_request_queue:
-                raise NotDelivered("busy")
+            self._refuse_request()
             self._requests.append(_Waiting(call, done))
             self._cond.notify()
         return done
+
+    def _refuse_request(self) -> None:
+        if self._frozen is not None and not self._ended:
+            raise NotDelivered("frozen")
+        if not self._begun or self._ended or self._stopping:
+            raise NotDelivered("not_running")
+        if not self.settings.takes_requests:
+            raise NotDelivered("no_handler", STATUS_NOT_FOUND)
+        if len(self._requests) >= self._limits.pod_request_queue:
+            raise NotDelivered("busy")
 
     def deliver(self, event: HeldEvent) -> bool:
         """Queues an event; False when the container does not take it. At most 8 are held while frozen,
@@ -145,12 +154,8 @@ class PodThread:
         with self._cond:
             if self._ended or self._stopping or not self.settings.takes_events:
                 return False
-            held = self._frozen is not None or bool(self._holders)
-            limit = self._limits.pod_held_events if held else self._limits.pod_event_queue
-            if len(self._events) >= limit:
-                self.dropped_events += 1
+            if not self._events.add(event, held=self._frozen is not None or bool(self._holders)):
                 return False
-            self._events.append(event)
             self._cond.notify()
             return True
 
@@ -205,20 +210,17 @@ class PodThread:
         with self._cond:
             if self._frozen is None or self._ended or self._stopping:
                 raise NotRunning
-            if self._sealed is None:
-                self._sealed = min(len(self._events), self._limits.pod_held_events)
-            events = list(self._events)[: self._sealed]
-            return self.instance.capture(self._frozen.unix_ms, events)
+            return self.instance.capture(self._frozen.unix_ms, self._events.seal())
 
     def late_events(self) -> list[HeldEvent]:
         """Events that the snapshot does not carry; after a move they are the replacement's."""
         with self._cond:
-            return list(self._events)[self._sealed or 0 :] if self._frozen is not None or self._ended else []
+            return self._events.late() if self._frozen is not None or self._ended else []
 
     def _enter_freeze(self) -> None:
         self._clock.freeze()
         self._frozen = _Frozen(self._unix_ms())
-        self._sealed = None
+        self._events.unseal()
         self._reject_waiting("frozen")
         waiters, self._freeze_waiters = self._freeze_waiters, []
         for waiter in waiters:
@@ -228,11 +230,9 @@ class PodThread:
         if self._frozen is None:
             return
         self._frozen = None
-        self._sealed = None
         self._clock.thaw()
-        self._first_events = len(self._events)
-        if self._next_tick is not None:
-            self._next_tick = time.monotonic() + self._tick_s
+        self._events.thaw()
+        self._ticks.start(time.monotonic())
 
     # --- stopping ---
 
@@ -256,10 +256,6 @@ class PodThread:
         return not self._thread.is_alive()
 
     # --- the thread ---
-
-    @property
-    def _tick_s(self) -> float:
-        return (self.settings.tick_ms or 0) / 1000
 
     def _main(self) -> None:
         exit_ = self._work()
@@ -305,8 +301,7 @@ class PodThread:
         else:
             self._calls_end()
         with self._cond:
-            if self.settings.tick_ms is not None:
-                self._next_tick = time.monotonic() + self._tick_s
+            self._ticks.start(time.monotonic())
             self._begun = True
             if self._holders:
                 self._enter_freeze()
@@ -364,7 +359,7 @@ class PodThread:
                 now = time.monotonic()
                 job = self._pick(now)
                 if job is None:
-                    self._cond.wait(None if self._next_tick is None else max(0.0, self._next_tick - now))
+                    self._cond.wait(self._ticks.wait_s(now))
                 elif self._allowed():
                     export, run = job
                     self._running = export
@@ -373,9 +368,9 @@ class PodThread:
     def _pick(self, now: float) -> "tuple[str, Callable[[], None]] | None":
         while self._requests and self._requests[0].done.cancelled():
             self._requests.popleft()
-        if self._events and self._first_events > 0:
+        if self._events.come_first:
             return "k32_event", self._run_event
-        if self._next_tick is not None and now >= self._next_tick:
+        if self._ticks.due(now):
             return "k32_tick", self._run_tick
         if self._requests and not (self._events and self._events_turn):
             return "k32_handle", self._run_request
@@ -385,18 +380,14 @@ class PodThread:
 
     def _run_event(self) -> None:
         with self._cond:
-            event = self._events.popleft()
-            self._first_events = max(0, self._first_events - 1)
+            event = self._events.pop()
             self._events_turn = False
         self._call("k32_event", event=event)
 
     def _run_tick(self) -> None:
         self._call("k32_tick")
         with self._cond:
-            if self._next_tick is not None:
-                # Missed ticks become one: the next is the first that is still to come.
-                behind = time.monotonic() - self._next_tick
-                self._next_tick += self._tick_s * (1 + int(max(0.0, behind) / self._tick_s))
+            self._ticks.ticked(time.monotonic())
 
     def _run_request(self) -> None:
         with self._cond:

@@ -10,6 +10,7 @@ from kube32.kubelet.container import Container
 from kube32.kubelet.freezer import MOVE
 from kube32.kubelet.node_services import NodeServices
 from kube32.kubelet.pod_context import PodContext
+from kube32.kubelet.pod_thread import PodThread
 from kube32.kubelet.values import Obj, annotation, metadata, spec, status
 from kube32.wasm import HttpCall
 
@@ -28,6 +29,7 @@ class PodWorker:
         self.context.record.containers = [c.record for c in self.containers]
         self.stopped = asyncio.Event()
         self.topics = self._topics()
+        self.held_bytes = 0
         self._node = node
         self._stopping: asyncio.Task[None] | None = None
 
@@ -184,13 +186,21 @@ class PodWorker:
 
     # --- requests and events ---
 
+    def check(self) -> None:
+        """Raises NotDelivered when a request would be refused now: before its body is read."""
+        if self.held_bytes >= self._node.limits.pod_request_bytes_held:
+            raise NotDelivered("busy_bytes")
+        self._serving().check()
+
     def submit(self, call: HttpCall) -> "asyncio.Future[HttpCall]":
         """Queues a request for the first container that has k32_handle; NotDelivered says why not."""
+        return self._serving().submit(call)
+
+    def _serving(self) -> PodThread:
         threads = [c.thread for c in self.containers if c.thread is not None]
         if self._stopping is not None or not threads:
             raise NotDelivered("not_running")
-        serving = next((t for t in threads if t.settings.takes_requests), threads[0])
-        return serving.submit(call)
+        return next((t for t in threads if t.settings.takes_requests), threads[0])
 
     def deliver(self, event: HeldEvent) -> bool:
         """Gives an event to the containers; True when one took it."""

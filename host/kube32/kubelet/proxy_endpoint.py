@@ -57,18 +57,46 @@ async def answer_proxy(
             "HeadersTooLarge",
             text("answers", "headers_too_many", found=found, limit=limit),
         )
-    call = HttpCall(
+    held = 0
+    try:
+        worker.check()
+        body = await read_body(request, limits.pod_request_body_bytes, limits)
+        held = _hold(worker, held, len(body))
+        answered = await worker.submit(_call(request, path, body))
+        response = _response(worker, answered)
+        held = _hold(worker, held, len(body) + len(answered.response_body))
+        return await _send(request, response, limits)
+    except NotDelivered as refused:
+        return _refused(worker, refused, limits)
+    finally:
+        _hold(worker, held, 0)
+
+
+def _hold(worker: PodWorker, before: int, now: int) -> int:
+    """Counts the bytes of a request that is under way, so that many large ones do not fill the node."""
+    worker.held_bytes += now - before
+    return now
+
+
+def _call(request: web.BaseRequest, path: str, body: bytes) -> HttpCall:
+    return HttpCall(
         method=request.method,
         path=f"/{path}",
         query=request.rel_url.raw_query_string,
         headers=[(k, v) for k, v in request.headers.items() if k.lower() not in _FRAMING],
-        body=await read_body(request, limits.pod_request_body_bytes, limits),
+        body=body,
     )
+
+
+async def _send(request: web.BaseRequest, response: web.Response, limits: Limits) -> web.Response:
     try:
-        answered = await worker.submit(call)
-    except NotDelivered as refused:
-        return _refused(worker, refused, limits)
-    return _response(worker, answered)
+        async with asyncio.timeout(limits.stream_write_stall_ms / 1000):
+            await response.prepare(request)
+            await response.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+    return response
 
 
 async def read_body(request: web.BaseRequest, limit: int, limits: Limits) -> bytes:

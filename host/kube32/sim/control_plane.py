@@ -8,6 +8,7 @@ from kube32.api.adapter import HttpsListener
 from kube32.api.checkpoint_data import make_pool
 from kube32.api.kubelets import KubeletConnector
 from kube32.api.modules import ModuleStore
+from kube32.api.pki import PkiError
 from kube32.api.security import Security
 from kube32.api.server import ApiServer
 from kube32.client.api import ApiClient
@@ -15,7 +16,7 @@ from kube32.client.kubeconfig import render_kubeconfig
 from kube32.contract import Limits, limits_for
 from kube32.controllers.manager import Controllers
 from kube32.sim.inprocess import InProcessTransport
-from kube32.sim.node import make_kubelet
+from kube32.sim.node import make_kubelet, start_kubelet
 from kube32.sim.options import SimOptions, StartError
 from kube32.sim.process import until_signal, write_private, write_ready_file
 from kube32.store.store import Store
@@ -40,7 +41,7 @@ async def run_control_plane(options: SimOptions) -> None:
 
         kubelet = make_kubelet(options, limits, ApiClient(transport()), transport, node)
         stack.push_async_callback(kubelet.stop)
-        await kubelet.start()
+        await start_kubelet(kubelet, options)
         url = _url(options, port)
         kubeconfig = _write_kubeconfigs(options, security, url)
         print(f"kube32-sim: serving {url}; export KUBECONFIG={kubeconfig}", flush=True)
@@ -63,7 +64,11 @@ async def _serve(
     options: SimOptions, limits: Limits, stack: AsyncExitStack
 ) -> tuple[ApiServer, Security, int]:
     """The API server, listening."""
-    security = Security.create(options.data_dir, limits, advertise=[*options.advertise, _reach(options.host)])
+    advertise = [*options.advertise, _reach(options.host)]
+    try:
+        security = await asyncio.to_thread(Security.create, options.data_dir, limits, advertise=advertise)
+    except (PkiError, OSError) as error:
+        raise StartError(str(error)) from None
     store = Store(limits)
     kubelets = KubeletConnector(store, limits, security.kubelet_client_ssl_context())
     stack.push_async_callback(kubelets.close)

@@ -11,6 +11,8 @@ from kube32.sim.options import (
     NodeFlags,
     SimOptions,
     StartError,
+    check_host,
+    check_ip,
     check_name,
     default_data_dir,
     default_name,
@@ -94,11 +96,11 @@ def sim(
                 storage and storage.absolute(),
                 label or [],
             ),
-            node_ip=node_ip,
+            node_ip=check_ip("--node-ip", node_ip),
             kubelet_port=kubelet_port,
             host=host,
             port=port,
-            advertise=advertise or [],
+            advertise=[check_host("--advertise", a) for a in advertise or []],
             kubeconfig=kubeconfig,
         )
         prepare_data_dir(options.data_dir)

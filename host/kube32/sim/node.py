@@ -29,7 +29,7 @@ def node_options(options: SimOptions, limits: Limits) -> NodeOptions:
         raise StartError(f"--storage {flags.storage}: is no directory")
     return NodeOptions(
         memory_bytes=quantity("--memory", flags.memory) if flags.memory else limits.node_memory_bytes,
-        cpu_millis=quantity_millis("--cpu", flags.cpu) if flags.cpu else limits.node_cpu_millis,
+        cpu_millis=quantity("--cpu", flags.cpu, 1000) if flags.cpu else limits.node_cpu_millis,
         pods=flags.pods or limits.node_pods,
         resources=resources,
         capabilities=tuple(flags.capabilities),
@@ -37,16 +37,6 @@ def node_options(options: SimOptions, limits: Limits) -> NodeOptions:
         labels=pairs("--label", flags.labels),
         node_ip=options.node_ip,
     )
-
-
-def quantity_millis(flag: str, value: str) -> int:
-    """A CPU quantity ("2", "500m") in thousandths."""
-    from kube32.formats.quantity import parse
-
-    try:
-        return int(parse(value) * 1000)
-    except ValueError as error:
-        raise StartError(f'{flag} "{value}": {error}') from None
 
 
 def make_kubelet(
@@ -70,3 +60,15 @@ def make_kubelet(
         port=options.kubelet_port,
         options=node_options(options, limits),
     )
+
+
+async def start_kubelet(kubelet: Kubelet, options: SimOptions) -> None:
+    """Starts it; StartError when its port cannot be had."""
+    try:
+        await kubelet.start()
+    except OSError as error:
+        where = f"{options.node_ip}:{options.kubelet_port}"
+        flags = "--node-ip and --kubelet-port"
+        raise StartError(
+            f"the kubelet cannot listen on {where}: {error.strerror or error}; see {flags}"
+        ) from None

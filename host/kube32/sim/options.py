@@ -1,11 +1,13 @@
 """What kube32-sim was told on its command line, checked; a fault names the flag, the value and the rule."""
 
+import ipaddress
 import os
 import re
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kube32.contract import LIMITS
 from kube32.formats.quantity import parse as parse_quantity
 
 NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -53,15 +55,16 @@ def default_name() -> str:
 
 
 def check_name_or_none(name: str) -> str | None:
-    """`name` when it can name a node (DNS subdomain, at most 63 characters)."""
-    return name if len(name) <= 63 and NODE_NAME.fullmatch(name) else None
+    """`name` when it can name a node: a DNS subdomain that fits a certificate's common name."""
+    return name if len(name) <= LIMITS.node_name_chars and NODE_NAME.fullmatch(name) else None
 
 
 def check_name(name: str) -> str:
     """A node's name; StartError when it is none."""
     if check_name_or_none(name) is None:
         raise StartError(
-            f'--name "{name}": a node name has lower-case letters, digits, "-" and ".", at most 63'
+            f'--name "{name}": a node name has lower-case letters, digits, "-" and ".", '
+            f"at most {LIMITS.node_name_chars}"
         )
     return name
 
@@ -90,12 +93,28 @@ def pairs(flag: str, values: list[str]) -> dict[str, str]:
     return found
 
 
-def quantity(flag: str, value: str) -> int:
-    """A Kubernetes quantity such as 512Mi, as a whole number."""
+def quantity(flag: str, value: str, unit: int = 1) -> int:
+    """A Kubernetes quantity such as 512Mi or 500m, times `unit`, as a whole number above zero."""
     try:
-        return int(parse_quantity(value))
-    except ValueError as error:
-        raise StartError(f'{flag} "{value}": {error}') from None
+        amount = int(parse_quantity(value) * unit)
+    except ValueError:
+        amount = 0
+    if amount <= 0:
+        raise StartError(f'{flag} "{value}": give a quantity above zero, such as 2, 500m or 512Mi')
+    return amount
+
+
+def check_ip(flag: str, value: str) -> str:
+    """An IP address."""
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise StartError(f'{flag} "{value}": give an IP address') from None
+
+
+def check_host(flag: str, value: str) -> str:
+    """A DNS name or an IP address."""
+    return value if NODE_NAME.fullmatch(value.lower()) else check_ip(flag, value)
 
 
 def prepare_data_dir(path: Path) -> None:

@@ -7,7 +7,7 @@ from kube32.client.http import HttpTransport
 from kube32.client.kubeconfig import ClusterAccess, KubeconfigError, load_kubeconfig
 from kube32.contract import limits_for
 from kube32.sim import credentials
-from kube32.sim.node import make_kubelet
+from kube32.sim.node import make_kubelet, start_kubelet
 from kube32.sim.options import SimOptions, StartError
 from kube32.sim.process import until_signal, write_ready_file
 
@@ -27,10 +27,7 @@ async def run_worker(options: SimOptions) -> None:
 
     kubelet = make_kubelet(options, limits, ApiClient(node_access), lease_transport, own)
     try:
-        try:
-            await kubelet.start()
-        except OSError as error:
-            raise StartError(f"{options.node_ip}:{options.kubelet_port}: {error.strerror or error}") from None
+        await start_kubelet(kubelet, options)
         await kubelet.ready.wait()
         write_ready_file(
             options.ready_file, {"node": options.name, "url": access.server, "kubeletPort": kubelet.port}

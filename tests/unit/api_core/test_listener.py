@@ -106,6 +106,41 @@ async def test_one_connection_serves_request_after_request(client: Client, objec
     assert await read_end(reader) == b""
 
 
+@pytest.mark.parametrize(
+    ("version", "asked", "said"),
+    [
+        ("1.1", "Connection: close", "close"),
+        ("1.1", "Connection: keep-alive", None),
+        ("1.0", "X: y", "close"),
+        ("1.0", "Connection: keep-alive", "keep-alive"),
+    ],
+)
+@pytest.mark.parametrize("path", [f"{CORE}/configmaps/a", f"{CORE}/configmaps/none"])
+async def test_the_connection_stays_as_the_client_asked(
+    client: Client, objects: Any, path: str, version: str, asked: str, said: str | None
+) -> None:
+    await client.api.create(f"{CORE}/configmaps", objects.config_map("a"))
+    reader, writer = await client.connect()
+    writer.write(client.head("GET", path, asked).replace(b"HTTP/1.1", f"HTTP/{version}".encode()))
+    _, headers, body = await read_answer(reader)
+    assert headers.get("connection", "close" if version == "1.0" else None) == said
+    assert headers["date"].endswith("GMT") and orjson.loads(body)["kind"] in ("ConfigMap", "Status")
+    if said == "close":
+        assert await read_end(reader) == b""
+    else:
+        writer.write(client.head("GET", path))
+        assert (await read_answer(reader))[2] == body
+
+
+async def test_requests_sent_ahead_are_answered_in_order(client: Client, objects: Any) -> None:
+    for name in "abc":
+        await client.api.create(f"{CORE}/configmaps", objects.config_map(name))
+    reader, writer = await client.connect()
+    writer.write(b"".join(client.head("GET", f"{CORE}/configmaps/{name}") for name in "abc"))
+    answers = [orjson.loads((await read_answer(reader))[2]) for _ in range(3)]
+    assert [answer["metadata"]["name"] for answer in answers] == ["a", "b", "c"]
+
+
 async def test_a_large_list_arrives_whole(client: Client, objects: Any) -> None:
     for n in range(10):
         await client.api.create(f"{CORE}/configmaps", objects.config_map(f"c{n}", data={"k": "x" * 50_000}))

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import Answer, Scripted, status
 
 from kube32.client import events as events_module
 from kube32.client.api import ApiClient
 from kube32.client.events import EventRecorder
 from kube32.client.transport import TransportError
-from tests.unit.client.scripted import Answer, Scripted, status
 
 POD = {
     "kind": "Pod",
@@ -74,8 +74,10 @@ async def test_an_event_that_expired_meanwhile_begins_anew() -> None:
 
 
 async def test_a_lost_connection_is_tried_again_and_a_refusal_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events_module.random, "uniform", lambda low, high: 0.0)
-    events, transport = recorder(TransportError("x"), status(503, "x"), Answer(200, [b"{}"]), status(403, "Forbidden"))
+    monkeypatch.setattr("kube32.client.events.random.uniform", lambda low, high: 0.0)
+    events, transport = recorder(
+        TransportError("x"), status(503, "x"), Answer(200, [b"{}"]), status(403, "Forbidden")
+    )
     events.event(POD, "Failed", cause="x")
     events.event(POD, "Failed", cause="y")
     events.event(POD, "Failed", cause="z")
@@ -95,8 +97,7 @@ async def test_memory_of_past_events_is_bounded() -> None:
     events, _ = recorder()
     for number in range(events_module._REMEMBERED + 100):
         events.event(POD, "Failed", cause=number)
-        if number % 100 == 0:
-            while not events._queue.empty():
-                await asyncio.sleep(0)
+        if number % 100 == 0 and events._worker is not None:
+            await asyncio.wait([events._worker])
     await events.close()
     assert len(events._written) <= events_module._REMEMBERED

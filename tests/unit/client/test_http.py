@@ -1,17 +1,21 @@
-"""HttpTransport and ApiClient against a real socket: streaming, reuse, TLS, refusals, and servers that go away."""
+"""HttpTransport and ApiClient against a real socket: streams, reuse, TLS, refusals, servers that go away."""
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from kube32.api.security import Security
 from kube32.client.api import ApiClient, ApiError
 from kube32.client.http import HttpTransport
+from kube32.client.kubeconfig import load_kubeconfig, render_kubeconfig
 from kube32.client.transport import TransportError
+from kube32.contract import LIMITS
 
 STREAMED = 8 << 20
 
@@ -237,3 +241,26 @@ async def test_names_cannot_leave_their_place_in_the_path(peer: Pair) -> None:
     served, transport = peer
     await ApiClient(transport).get("Pod", "../../x?y", "a/b")
     assert served.seen[0].raw_path == "/api/v1/namespaces/a%2Fb/pods/..%2F..%2Fx%3Fy"
+
+
+async def test_tls_is_checked_against_the_authority_of_the_kubeconfig(tmp_path: Path) -> None:
+    security = Security.create(tmp_path, LIMITS, advertise=[])
+    served = Peer()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", served.handle)
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=security.server_ssl_context())
+    url = f"https://127.0.0.1:{server.port}"
+    config = tmp_path / "config"
+    config.write_text(render_kubeconfig(url, security.ca_pem, "admin", "secret", "here"))
+    access = load_kubeconfig(config)
+    known = HttpTransport(access.server, ssl_context=access.ssl_context, token=access.token)
+    async with await known.send("GET", "/x") as response:
+        assert response.status == 200
+    stranger = HttpTransport(url, token="secret")
+    with pytest.raises(TransportError, match="certificate verify failed"):
+        await stranger.send("GET", "/x")
+    assert len(served.seen) == 1
+    for transport in (known, stranger):
+        await transport.close()
+    await server.close()

@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from tests.unit.client.scripted import Answer, Chunk, Scripted, bookmark, frame, listed, obj, status
 
 from kube32.client import informer as informer_module
 from kube32.client.api import ApiClient
 from kube32.client.informer import Informer
 from kube32.client.transport import TransportError
 from kube32.contract import LIMITS
-from tests.unit.client.scripted import Answer, Chunk, Scripted, bookmark, frame, listed, obj, status
 
 Told = list[tuple[str, str, str]]
 
@@ -77,7 +77,12 @@ async def test_it_lists_then_watches_from_there() -> None:
         watch(frame("ADDED", obj("b", 6)), frame("MODIFIED", obj("a", 7)), frame("DELETED", obj("b", 8))),
     )
     await bench.run()
-    assert bench.told == [("ADDED", "a", "3"), ("ADDED", "b", "6"), ("MODIFIED", "a", "7"), ("DELETED", "b", "8")]
+    assert bench.told == [
+        ("ADDED", "a", "3"),
+        ("ADDED", "b", "6"),
+        ("MODIFIED", "a", "7"),
+        ("DELETED", "b", "8"),
+    ]
     assert list(bench.informer.items) == [("default", "a")]
     assert bench.watched_from == ["5", "8"] and bench.lists == 1
     assert bench.transport.sent[1].query["allowWatchBookmarks"] == "true"
@@ -193,7 +198,9 @@ async def test_a_stream_of_nonsense_is_survived(chunk: bytes) -> None:
     assert [t[1] for t in bench.told][:1] == ["a"] and ("ADDED", "b", "7") in bench.told
 
 
-async def test_a_silent_stream_is_given_up_when_bookmarks_are_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_stream_is_given_up_when_bookmarks_are_overdue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("kube32.client.api._BOOKMARK_SLACK_MS", 20)
 
     async def hang() -> None:
@@ -247,10 +254,8 @@ async def test_a_server_that_fails_every_time_is_not_hammered(
 
     monkeypatch.setattr(informer_module, "_BACKOFF_FIRST_S", 0.25)
     bench = Bench()
-    bench.transport.afterwards = lambda: (
-        answer() if "watch" in bench.transport.sent[-1].query else listed(5)
-    )
-    monkeypatch.setattr(informer_module.asyncio, "sleep", sleep)
+    bench.transport.afterwards = lambda: answer() if "watch" in bench.transport.sent[-1].query else listed(5)
+    monkeypatch.setattr("kube32.client.informer.asyncio.sleep", sleep)
     await bench.run()
     # Growing to at least half of the longest delay, with jitter, and one request or two for each pause.
     assert slept[0] <= 0.25 and max(slept) >= 7.5 and len(set(slept)) > 6
@@ -265,8 +270,8 @@ async def test_retry_after_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
         slept.append(seconds)
         await real(0)
 
-    monkeypatch.setattr(informer_module.asyncio, "sleep", sleep)
-    monkeypatch.setattr(informer_module.random, "uniform", lambda low, high: 1.0)
+    monkeypatch.setattr("kube32.client.informer.asyncio.sleep", sleep)
+    monkeypatch.setattr("kube32.client.informer.random.uniform", lambda low, high: 1.0)
     bench = Bench(listed(5), status(429, "TooManyRequests", **{"Retry-After": "7"}))
     await bench.run()
     assert slept == [7]

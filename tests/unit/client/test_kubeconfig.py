@@ -3,6 +3,7 @@
 import base64
 import ssl
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A CA, and a client certificate with its key."""
     folder = tmp_path_factory.mktemp("pki")
     authority = pki.Authority.open(folder, LIMITS)
-    made = authority.make("somebody")
-    return {"ca": authority.cert_pem, "pair": str(made)}
+    pki.write_pair(folder / "pair.pem", authority.make("somebody"))
+    return {"ca": authority.cert_pem, "pair": (folder / "pair.pem").read_text()}
 
 
 def write(path: Path, **changes: Any) -> Path:
@@ -98,15 +99,15 @@ def test_files_that_it_names_are_found_beside_it(tmp_path: Path, pem: dict[str, 
 
 
 def test_a_client_certificate_may_stand_in_the_file_itself(tmp_path: Path, pem: dict[str, str]) -> None:
-    key, certificate = pem["pair"].find("-----BEGIN"), pem["ca"]
-    assert key >= 0 and certificate
     blocks = ["-----BEGIN" + b for b in pem["pair"].split("-----BEGIN") if b.strip()]
     data = {
         "client-certificate-data": _b64("".join(b for b in blocks if "CERTIFICATE" in b)),
         "client-key-data": _b64("".join(b for b in blocks if "PRIVATE KEY" in b)),
     }
     config = write(
-        tmp_path / "config", clusters=cluster(**{"certificate-authority-data": _b64(pem["ca"])}), users=user(**data)
+        tmp_path / "config",
+        clusters=cluster(**{"certificate-authority-data": _b64(pem["ca"])}),
+        users=user(**data),
     )
     assert load_kubeconfig(config).ssl_context is not None
 
@@ -191,8 +192,6 @@ def test_what_is_rendered_is_read_back_and_kubectl_reads_it_too(tmp_path: Path, 
         "kube32-x",
         "admin",
     )
-    import sys
-
     kubectl = Path(sys.executable).parent / "kubectl"
     shown = subprocess.run(
         [str(kubectl), "config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"],

@@ -43,7 +43,9 @@ class Stream:
 
     def __init__(self, status: int, body: bytes, cut: int | None = None) -> None:
         self.status = status
-        self.headers = CIMultiDict({"Content-Length": str(len(body)), "Content-Type": "application/octet-stream"})
+        self.headers = CIMultiDict(
+            {"Content-Length": str(len(body)), "Content-Type": "application/octet-stream"}
+        )
         self._chunks = self._run(body, cut)
 
     async def _run(self, body: bytes, cut: int | None) -> AsyncIterator[bytes]:
@@ -59,7 +61,7 @@ class Stream:
 
 
 class ScriptedNode:
-    """What one node's kubelet does. `on_checkpoint` answers snapshots; `on_pod` gives a bound pod's status."""
+    """What one node's kubelet does: `on_checkpoint` gives its answer, `on_pod` the status of a bound pod."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -241,7 +243,7 @@ class Cell:
         """A running pod of Module m on a node ("" leaves it to the scheduler)."""
         if self.server.store.get("/registry/modules/m") is None:
             await self.push_module()
-        body = {
+        body: Obj = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
@@ -252,7 +254,12 @@ class Cell:
         await self.client.create("Pod", body)
         if not node:
             return await self.client.get("Pod", name, "default")
-        return await self.until(lambda: self._running(name))
+        pod: Obj = await self.until(lambda: self._running(name))
+        return pod
+
+    def pod(self, name: str = "echo", namespace: str = "default") -> Obj:
+        """The pod as last seen, empty when there is none."""
+        return self.pods.get(namespace, name) or {"metadata": {}, "spec": {}, "status": {}}
 
     def _running(self, name: str) -> Obj | None:
         pod = self.pods.get("default", name)
@@ -277,7 +284,8 @@ class Cell:
                 return None
             return None if found["metadata"].get("finalizers") else found
 
-        return await self.until(check)
+        finished: Obj = await self.until(check)
+        return finished
 
     async def move(self, to: str | None = "b", name: str = "ckpt", pod: str = "echo") -> Obj:
         """Moves a pod; the finished Checkpoint."""
@@ -304,7 +312,7 @@ class Cell:
         return seen
 
     async def reasons(self, name: str = "echo") -> list[tuple[str, str]]:
-        """(reason, message) of the events about an object of that name, when the recorders have written theirs."""
+        """(reason, message) of the events about an object of that name, once the recorders are idle."""
         for controllers in self._controllers:
             for recorder in controllers._recorders:
                 while recorder._worker is not None and not recorder._worker.done():
@@ -329,6 +337,18 @@ class Cell:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.server.close()
+
+
+async def eventually(check: Callable[[], Any]) -> Any:
+    """What `check` (a function, plain or async) gives as soon as that is true. For what no watch tells."""
+    async with asyncio.timeout(10):
+        while True:
+            found = check()
+            if asyncio.iscoroutine(found):
+                found = await found
+            if found:
+                return found
+            await asyncio.sleep(0.02)
 
 
 def json_answer(status: int, **body: Any) -> Stream:

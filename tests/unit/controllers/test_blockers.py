@@ -4,14 +4,15 @@ import base64
 from typing import Any
 
 import pytest
+from tests.unit.controllers.peers import DIGEST, WASM
 
 from kube32.contract import NAMES
 from kube32.controllers.checkpoint.blockers import ModuleFacts, blockers_of, entry_point_of
-from tests.unit.controllers.peers import DIGEST, WASM
 
 Obj = dict[str, Any]
 ENTRY = bytes.fromhex(
-    "0061736d01000000010401600000030201000503010001071302066d656d6f727902000" + "65f737461727400000a040102000b"
+    "0061736d01000000010401600000030201000503010001071302066d656d6f727902000"
+    + "65f737461727400000a040102000b"
 )
 
 
@@ -77,7 +78,9 @@ def test_storage_of_the_node_keeps_a_pod(volume: Obj, claim: str) -> None:
     assert found == [f"volume claim {claim} on node storage"]
 
 
-@pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"configMap": {"name": "c"}}, {"csi": {"driver": "other"}}])
+@pytest.mark.parametrize(
+    "volume", [{"emptyDir": {}}, {"configMap": {"name": "c"}}, {"csi": {"driver": "other"}}]
+)
 def test_volumes_that_every_node_has_do_not(volume: Obj) -> None:
     assert blockers_of(pod({"volumes": [{"name": "v", **volume}]})) == []
 

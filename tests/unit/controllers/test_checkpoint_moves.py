@@ -3,8 +3,9 @@
 import asyncio
 import re
 
-from kube32.contract import NAMES
 from tests.unit.controllers.peers import DIGEST, Cell, restore_from, running, snapshot_bytes
+
+from kube32.contract import NAMES
 
 
 async def test_a_move_replaces_the_pod_on_its_target_in_the_documented_phases(cell: Cell) -> None:

@@ -1,11 +1,11 @@
-"""A controller that stops at any step, and another that finds what it left: finished or undone, nothing frozen."""
+"""A controller stops at any step, another finds what it left: finished or undone, and nothing frozen."""
 
 import asyncio
 
 import pytest
+from tests.unit.controllers.peers import Cell, Obj, restore_error, restore_from, running
 
 from kube32.contract import LIMITS, NAMES
-from tests.unit.controllers.peers import Cell, Obj, restore_error, restore_from, running
 
 
 async def _leave(cell: Cell, phase: str, **status: object) -> None:
@@ -102,7 +102,9 @@ async def test_a_rollback_that_was_written_is_reported_with_its_cause(cell: Cell
     assert "MoveFailed" in told
 
 
-async def test_a_finished_move_whose_annotation_was_left_is_tidied_without_a_restored_event(cell: Cell) -> None:
+async def test_a_finished_move_whose_annotation_was_left_is_tidied_without_a_restored_event(
+    cell: Cell,
+) -> None:
     pod = await cell.add_pod()
     await _leave(cell, "Completed", newPodName="echo")
     await _replace(cell, pod, "b")
@@ -120,7 +122,9 @@ async def test_a_pod_that_is_gone_ends_the_move(cell: Cell) -> None:
     assert (await cell.finish())["status"]["message"] == "pod echo was deleted during the move"
 
 
-async def test_controllers_that_stop_in_the_middle_leave_nothing_frozen_and_the_next_ones_finish(cell: Cell) -> None:
+async def test_controllers_that_stop_in_the_middle_leave_nothing_frozen_and_the_next_ones_finish(
+    cell: Cell,
+) -> None:
     await cell.add_pod()
     first = await cell.start()
     source = cell.kubelets.nodes["a"]
@@ -171,7 +175,9 @@ async def test_finished_checkpoints_go_after_their_time_unless_a_pod_names_them(
         },
     )
     await cell.checkpoint("free")
-    await cell.until(lambda: cell.phases("free")[-1:] == ["Saved"] and cell.checkpoints.get("default", "free") is None)
+    await cell.until(
+        lambda: cell.phases("free")[-1:] == ["Saved"] and cell.checkpoints.get("default", "free") is None
+    )
     assert cell.checkpoints.get("default", "kept") is not None
     await cell.client.delete("Pod", "other", "default", uid=other["metadata"]["uid"], grace_s=0)
     await cell.until(lambda: cell.checkpoints.get("default", "kept") is None)

@@ -3,23 +3,24 @@
 import asyncio
 from typing import Any
 
+from tests.unit.controllers.peers import Cell, Obj, eventually, running
+
 from kube32.client.api import ApiError
-from kube32.client.informer import Informer
 from kube32.contract import LIMITS, NAMES
 from kube32.controllers.deadlines import Deadlines
-from tests.unit.controllers.peers import Cell, Obj, running
 
 QUICK = LIMITS.replace(node_lost_ms=300)
 
 
 async def _node(cell: Cell, name: str, check: Any) -> Obj:
     """The node once `check` holds of it."""
-    async with asyncio.timeout(10):
-        while True:
-            node = await cell.client.get("Node", name)
-            if check(node):
-                return node
-            await asyncio.sleep(0.02)
+
+    async def look() -> Obj | None:
+        node = await cell.client.get("Node", name)
+        return node if check(node) else None
+
+    found: Obj = await eventually(look)
+    return found
 
 
 def _ready(node: Obj) -> Obj:
@@ -84,7 +85,9 @@ async def test_taints_follow_ready_and_cordon_and_leave_others_alone(cell: Cell)
     await cell.start()
     mine = {"key": "mine", "value": "x", "effect": "NoSchedule"}
     await cell.client.patch("Node", "a", {"spec": {"taints": [mine], "unschedulable": True}})
-    await _node(cell, "a", lambda n: _taints(n) == {("mine", "NoSchedule"), (NAMES.taint_unschedulable, "NoSchedule")})
+    await _node(
+        cell, "a", lambda n: _taints(n) == {("mine", "NoSchedule"), (NAMES.taint_unschedulable, "NoSchedule")}
+    )
     await cell.set_ready("a", "False")
     not_ready = {(NAMES.taint_not_ready, "NoSchedule"), (NAMES.taint_not_ready, "NoExecute")}
     await _node(cell, "a", lambda n: not_ready < _taints(n))
@@ -119,8 +122,6 @@ async def test_time_in_which_the_process_stood_still_declares_nobody_lost() -> N
 
 async def test_a_namespace_that_is_deleted_is_emptied_and_goes(cell: Cell) -> None:
     await cell.start()
-    namespaces = Informer(cell.client, "Namespace")
-    task = asyncio.create_task(namespaces.run())
     await cell.client.create(
         "Namespace", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     )
@@ -128,17 +129,13 @@ async def test_a_namespace_that_is_deleted_is_emptied_and_goes(cell: Cell) -> No
         body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "namespace": "team"}}
         await cell.client.create(kind, body)
     await cell.client.delete("Namespace", "team")
-    async with asyncio.timeout(10):
-        while True:
-            try:
-                await cell.client.get("Namespace", "team")
-            except ApiError as error:
-                assert error.code == 404
-                break
-            await asyncio.sleep(0.02)
+    await eventually(lambda: _is_gone(cell, "team"))
     for kind in ("ConfigMap", "Secret"):
         assert (await cell.client.list(kind, "team")).items == []
-    task.cancel()
+
+
+async def _is_gone(cell: Cell, namespace: str) -> bool:
+    return namespace not in {n["metadata"]["name"] for n in (await cell.client.list("Namespace")).items}
 
 
 async def test_a_namespace_waits_for_its_pods_to_end(cell: Cell) -> None:
@@ -154,14 +151,12 @@ async def test_a_namespace_waits_for_its_pods_to_end(cell: Cell) -> None:
         "spec": {"nodeName": "a", "containers": [{"name": "m", "image": "wasm://m"}]},
     }
     await cell.client.create("Pod", pod)
-    await cell.until(lambda: (cell.pods.get("team", "p") or {}).get("status", {}).get("phase") == "Running")
+    await cell.until(lambda: cell.pod("p", "team")["status"].get("phase") == "Running")
     await cell.client.delete("Namespace", "team")
-    await cell.until(lambda: cell.pods.get("team", "p")["metadata"].get("deletionTimestamp"))
+    await cell.until(lambda: cell.pod("p", "team")["metadata"].get("deletionTimestamp"))
     assert (await cell.client.get("Namespace", "team"))["status"]["phase"] == "Terminating"
     await cell.client.delete("Pod", "p", "team", grace_s=0)
-    async with asyncio.timeout(10):
-        while "team" in {n["metadata"]["name"] for n in (await cell.client.list("Namespace")).items}:
-            await asyncio.sleep(0.02)
+    await eventually(lambda: _is_gone(cell, "team"))
 
 
 async def _make_event(cell: Cell, name: str) -> None:
@@ -181,6 +176,10 @@ async def _events(cell: Cell) -> set[str]:
     return {e["metadata"]["name"] for e in (await cell.client.list("Event", "default")).items}
 
 
+async def _are_events(cell: Cell, names: set[str]) -> bool:
+    return await _events(cell) == names
+
+
 async def test_events_go_after_their_time_and_one_that_repeats_stays(cell: Cell) -> None:
     await cell.start(LIMITS.replace(event_ttl_ms=400))
     await _make_event(cell, "old")
@@ -189,18 +188,14 @@ async def test_events_go_after_their_time_and_one_that_repeats_stays(cell: Cell)
         await asyncio.sleep(0.1)
         await cell.client.patch("Event", "again", {"count": count}, "default")
     assert await _events(cell) == {"again"}
-    async with asyncio.timeout(10):
-        while await _events(cell):
-            await asyncio.sleep(0.02)
+    await eventually(lambda: _are_events(cell, set()))
 
 
 async def test_the_oldest_events_go_when_there_are_too_many(cell: Cell) -> None:
     await cell.start(LIMITS.replace(event_objects=3))
     for number in range(6):
         await _make_event(cell, f"e{number}")
-    async with asyncio.timeout(10):
-        while await _events(cell) != {"e3", "e4", "e5"}:
-            await asyncio.sleep(0.02)
+    await eventually(lambda: _are_events(cell, {"e3", "e4", "e5"}))
 
 
 async def test_pods_of_a_node_that_is_gone_are_deleted_and_others_are_not(cell: Cell) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 
-from kube32.client.api import ApiError
 from tests.unit.controllers.peers import Cell, Obj
+
+from kube32.client.api import ApiError
 
 
 def _bound(cell: Cell, name: str) -> Obj | None:
@@ -64,8 +65,15 @@ async def test_pods_that_come_at_once_are_never_booked_twice(cell: Cell) -> None
     await cell.start()
     for name in ("d", "e"):
         await cell.add_node(name, memory="64Ki")
-    selector = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["d", "e"]}]}]}}}
+    selector = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["d", "e"]}]}
+                ]
+            }
+        }
+    }
     containers = [{"name": "m", "image": "wasm://m", "resources": {"requests": {"memory": "40Ki"}}}]
     names = [f"p{n}" for n in range(4)]
     await cell.push_module()
@@ -99,3 +107,14 @@ async def test_a_binding_that_fails_is_tried_again(cell: Cell) -> None:
     await cell.add_pod(node="")
     await cell.until(lambda: _bound(cell, "echo"))
     assert failures == 0
+
+
+async def test_a_pod_that_loses_its_node_by_a_replacement_is_bound_again(cell: Cell) -> None:
+    await cell.start()
+    await cell.add_pod(node="")
+    pod = await cell.until(lambda: _bound(cell, "echo"))
+    body = {"apiVersion": "kube32.io/v1", "kind": "PodReplacement", "nodeName": ""}
+    new = await cell.client.create("Pod", body, "default", subresource="replacement", name="echo")
+    assert new["metadata"]["uid"] != pod["metadata"]["uid"]
+    uid = new["metadata"]["uid"]
+    await cell.until(lambda: cell.pod()["metadata"].get("uid") == uid and _bound(cell, "echo"))

@@ -47,7 +47,8 @@ def test_every_reason_is_counted_and_sorted_as_kubernetes_does() -> None:
         node("d", ready="Unknown"),
     )
     assert reason(pod(asks={"memory": "32Ki"}), *nodes) == (
-        "0/4 nodes are available: 1 Insufficient memory, 1 node(s) were not ready, 2 node(s) were unschedulable."
+        "0/4 nodes are available: 1 Insufficient memory, 1 node(s) were not ready, "
+        "2 node(s) were unschedulable."
     )
 
 

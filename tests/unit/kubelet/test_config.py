@@ -15,7 +15,8 @@ READS_ENV = """
   (import "env" "k32_resp_write" (func $write (param i32 i32) (result i32)))
   (memory (export "memory") 1)
   (func (export "k32_handle") (local i32)
-    (local.set 0 (call $env (i32.const 0) (call $query (i32.const 0) (i32.const 256)) (i32.const 512) (i32.const 512)))
+    (local.set 0
+      (call $env (i32.const 0) (call $query (i32.const 0) (i32.const 256)) (i32.const 512) (i32.const 512)))
     (if (i32.ge_s (local.get 0) (i32.const 0)) (then (drop (call $write (i32.const 512) (local.get 0)))))))
 """
 READS_FILE = """

@@ -130,6 +130,21 @@ async def test_more_requests_than_the_queue_takes_are_busy(bench: Any, tools: An
     assert busy[0].body == b"pod slow has 2 requests waiting\n"
 
 
+async def test_large_bodies_under_way_are_bounded(bench: Any, tools: Any) -> None:
+    node = await bench.node()
+    await bench.running("slow", WAITS)
+    worker = node.kubelet.registry.worker("default", "slow")
+    body = b"x" * LIMITS.pod_request_body_bytes
+    calls = [node.request("POST", "/proxy/default/slow/", data=body) for _ in range(2)]
+    running = [asyncio.create_task(call) for call in calls]
+    await tools.until(lambda: worker.held_bytes == 2 * len(body))
+    worker.held_bytes += LIMITS.pod_request_bytes_held
+    assert (await node.ask("slow")).status == 503
+    worker.held_bytes -= LIMITS.pod_request_bytes_held
+    assert [r.status for r in await asyncio.gather(*running)] == [200, 200]
+    await tools.until(lambda: worker.held_bytes == 0)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

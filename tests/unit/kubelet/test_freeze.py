@@ -243,7 +243,7 @@ async def test_a_save_that_takes_long_is_reported_and_a_stalled_reader_loses_it(
 ) -> None:
     node = await bench.node()
     await bench.running("big", BIG, container={"resources": {"limits": {"memory": "10Mi"}}})
-    reader, writer = await asyncio.open_connection(
+    _reader, writer = await asyncio.open_connection(
         "127.0.0.1", node.kubelet.port, ssl=bench._security.kubelet_client_ssl_context(), limit=1024
     )
     writer.write(b"POST /checkpoint/default/big/main HTTP/1.1\r\nHost: x\r\n\r\n")
