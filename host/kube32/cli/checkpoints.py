@@ -50,19 +50,6 @@ async def run_checkpoint(cluster: Cluster, obj: dict[str, Any], on_phase: Phase)
                 return current
 
 
-async def moved_message(cluster: Cluster, checkpoint: dict[str, Any]) -> str:
-    """The text of the pod's Moved event that this move made, "" when there is none."""
-    uid = checkpoint.get("status", {}).get("newPodUid", "")
-    events = await cluster.client.list(
-        "Event",
-        cluster.namespace,
-        field_selector=f"involvedObject.name={checkpoint['spec']['podName']},reason=Moved",
-    )
-    found = [e for e in events.items if not uid or e["involvedObject"].get("uid") == uid]
-    found.sort(key=lambda e: int(e["metadata"]["resourceVersion"]))
-    return str(found[-1]["message"]) if found else ""
-
-
 async def download(cluster: Cluster, name: str, path: Path) -> int:
     """Writes the Checkpoint's data to `path`, whole or not at all, mode 0600; gives its size in bytes."""
     draft = path.with_name(path.name + ".part")

@@ -198,7 +198,7 @@ def move(
         if as_json:
             _print_json(result)
         elif done:
-            print(status.get("message") or await checkpoints.moved_message(cluster, result) or f"{pod} moved")
+            print(status.get("message") or f"pod {pod} moved")
         else:
             raise CliError(_failure(f"pod {pod} did not move", status), 1)
         return 0 if done else 1

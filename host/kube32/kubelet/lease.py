@@ -21,7 +21,6 @@ _LOG = logging.getLogger(__name__)
 _RETRY_S = 1.0
 _FENCED_LOOK_S = 0.5
 NOT_FOUND = 404
-CONFLICT = 409
 
 
 class LeaseThread:

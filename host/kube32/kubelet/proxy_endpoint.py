@@ -124,9 +124,8 @@ def _too_large(found: int, limit: int) -> Refusal:
 def _refused(worker: PodWorker, refused: NotDelivered, limits: Limits) -> web.Response:
     namespace, name = worker.key
     kind = "frozen" if refused.kind == "not_running" and worker.restoring else refused.kind
-    message = text(
-        "answers", kind, pod=name, namespace=namespace, limit=limits.pod_request_queue, cause=refused.cause
-    )
+    limit = limits.pod_request_bytes_held if kind == "busy_bytes" else limits.pod_request_queue
+    message = text("answers", kind, pod=name, namespace=namespace, limit=limit, cause=refused.cause)
     headers = {}
     if refused.status == STATUS_UNAVAILABLE:
         headers["Retry-After"] = str(limits.pod_retry_after_s)

@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from multidict import CIMultiDict
 
-from kube32.api.http import Request, Response
+from kube32.api.http import BodyCut, Request, Response
 from kube32.api.server import ApiServer
-from kube32.client.transport import ClientResponse, Transport
+from kube32.client.transport import ClientResponse, Transport, TransportError
 
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -27,15 +27,18 @@ class InProcessResponse(ClientResponse):
         """The whole body."""
         if isinstance(self._body, bytes):
             return self._body
-        return b"".join([bytes(chunk) async for chunk in self._body])
+        return b"".join([chunk async for chunk in self.chunks()])
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes."""
         if isinstance(self._body, bytes):
             yield self._body
             return
-        async for chunk in self._body:
-            yield bytes(chunk) if isinstance(chunk, memoryview) else chunk
+        try:
+            async for chunk in self._body:
+                yield bytes(chunk) if isinstance(chunk, memoryview) else chunk
+        except BodyCut as error:
+            raise TransportError(str(error)) from None
 
     async def close(self) -> None:
         """Ends a streamed body, so that its stream slot is free again."""

@@ -379,3 +379,18 @@ async def test_a_pod_that_changes_during_the_snapshot_moves_all_the_same(cell: C
     cell.kubelets.nodes["a"].before_answer = label
     assert (await cell.move("b"))["status"]["phase"] == "Completed"
     assert (await cell.client.get("Pod", "echo", "default"))["metadata"]["labels"]["new"] == "yes"
+
+
+async def test_a_checkpoint_deleted_while_it_waits_is_gone_at_once_and_touches_nothing(cell: Cell) -> None:
+    await cell.start()
+    await cell.add_pod()
+    waiting: list[Obj] = []
+    cell.kubelets.nodes["b"].on_pod = lambda pod: waiting.append(pod)
+    await cell.checkpoint("first", action="Move", target={"nodeName": "b"})
+    await cell.until(lambda: waiting)
+    await cell.checkpoint("second", action="Move", target={"nodeName": "c"})
+    await cell.client.delete("Checkpoint", "second", "default")
+    await cell.set_status(waiting[0], running(waiting[0]))
+    assert (await cell.finish("first"))["status"]["phase"] == "Completed"
+    await cell.until(lambda: cell.checkpoints.get("default", "second") is None)
+    assert cell.phases("second") == ["Pending"] and not cell.kubelets.nodes["b"].calls

@@ -104,8 +104,8 @@ class CheckpointController:
             record, task = self._jobs[uid]
             if gone or is_deleting(checkpoint):
                 record.deleted.set()
-                if not record.held:
-                    task.cancel()
+            if gone and not record.held:
+                task.cancel()
         elif uid in self._ended:
             if gone:
                 self._ended.discard(uid)
