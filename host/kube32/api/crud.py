@@ -182,7 +182,12 @@ def create(call: Call, obj: Object) -> Entry:
     """Checks and stores a new object. ApiFailure 400, 403, 404, 409, 413, 422."""
     resource, namespace = call.resource, call.info.namespace
     dry_run = is_dry_run(call)
-    metadata.prepare_create(resource, obj, namespace)
+    metadata.prepare_create(
+        resource,
+        obj,
+        namespace,
+        lambda name: call.store.get(resource.object_key(namespace, name)) is not None,
+    )
     if resource.namespaced:
         namespaces.check_open(call.store, resource, namespace, obj["metadata"]["name"])
     if resource.kind == "Namespace":

@@ -3,6 +3,7 @@
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -13,6 +14,8 @@ from kube32.contract import Resource
 Object = dict[str, Any]
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
+# As kube-apiserver (RetryGenerateName).
+_NAME_DRAWS = 8
 _NAME_LENGTH = 63
 _CLOCK_SET = 1577836800  # 2020-01-01: an earlier wall clock was never set
 _SERVER_OWNED = ("creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -71,17 +74,20 @@ def place(resource: Resource, metadata: Object, namespace: str, name: str) -> No
         metadata["name"] = name
 
 
-def prepare_create(resource: Resource, obj: Object, namespace: str) -> None:
+def prepare_create(
+    resource: Resource, obj: Object, namespace: str, is_taken: Callable[[str], bool] = lambda name: False
+) -> None:
     """Makes a client's object a new one: name, uid, creation time; drops what a client may not set.
 
-    ApiFailure 400 or 422 for a namespace that differs from the path's and for an object without a name.
+    A generated name is drawn anew when it `is_taken`. ApiFailure 400 or 422 for a namespace that differs from the
+    path's and for an object without a name.
     """
     metadata = obj["metadata"]
     place(resource, metadata, namespace, "")
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     if not metadata.get("name"):
-        metadata["name"] = _generated(resource, metadata)
+        metadata["name"] = _generated(resource, metadata, is_taken)
     for field in (*_SERVER_OWNED, "managedFields", "selfLink", "resourceVersion"):
         metadata.pop(field, None)
     metadata["uid"] = new_uid()
@@ -92,7 +98,7 @@ def prepare_create(resource: Resource, obj: Object, namespace: str) -> None:
         obj.pop("status", None)
 
 
-def _generated(resource: Resource, metadata: Object) -> str:
+def _generated(resource: Resource, metadata: Object, is_taken: Callable[[str], bool]) -> str:
     prefix = metadata.get("generateName") or ""
     if not prefix:
         raise invalid(
@@ -104,8 +110,13 @@ def _generated(resource: Resource, metadata: Object) -> str:
                 )
             ],
         )
-    suffix = "".join(secrets.choice(_SUFFIX) for _ in range(_SUFFIX_LENGTH))
-    return f"{prefix[: _NAME_LENGTH - _SUFFIX_LENGTH]}{suffix}"
+    name = ""
+    for _ in range(_NAME_DRAWS):
+        suffix = "".join(secrets.choice(_SUFFIX) for _ in range(_SUFFIX_LENGTH))
+        name = f"{prefix[: _NAME_LENGTH - _SUFFIX_LENGTH]}{suffix}"
+        if not is_taken(name):
+            break
+    return name
 
 
 def check_preconditions(resource: Resource, old: Object, name: str, uid: str, version: str) -> None:

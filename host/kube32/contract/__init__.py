@@ -1,4 +1,4 @@
-"""The contract: every number, name, text and layout that board and simulator share, loaded from the YAML beside this file."""
+"""The contract: every number, name, text and layout that board and simulator share, from the YAML here."""
 
 from kube32.contract.abi import ABI, AbiExport, AbiFunction
 from kube32.contract.k32s import K32S

@@ -1,4 +1,4 @@
-"""The kinds that the API serves and the names (annotations, users, headers) that both sides use, from resources.yaml."""
+"""The kinds that the API serves, and the names that both sides use (annotations, users, headers)."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace

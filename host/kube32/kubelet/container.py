@@ -4,6 +4,7 @@ restore).
 
 import asyncio
 import contextlib
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from kube32.kubelet.restore import RestoreFailed, SnapshotFetch, fetching, resto
 from kube32.kubelet.values import Obj, annotation, duration_ms, spec, status, whole_quantity
 from kube32.wasm import FileTable, HostServices, Instance, LoadedModule, PodClock, Trap
 
+_LOG = logging.getLogger(__name__)
 _RESTORE_TRIES = 3
 _RESTORE_RETRY_S = 0.5
 _INTERRUPT_AGAIN_S = 0.05
@@ -233,36 +235,46 @@ class Container:
             except Trap as trap:
                 exits = Exits(self._limits, self._limits.pod_call_timeout_ms)
                 return exits.restore(trap.message) if self.restoring else exits.trapped(trap)
-            except ImageError as error:
-                self._wait_for_image(error)
-            except ModuleRefused as error:
-                self._wait(text("reasons", "config_error"), str(error))
-            except ConfigError as error:
-                self._wait(text("reasons", "config_error"), str(error))
-            except (ApiError, OSError) as error:
-                self._wait(text("reasons", "config_error"), str(error) or type(error).__name__)
+            except Exception as error:
+                refused = self._wait_after(error)
             else:
                 return await run.ended
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._nudged.wait(), retry_ms / 1000)
-            retry_ms = min(retry_ms * 2, self._limits.pod_backoff_max_ms)
+            # What is missing may appear at any time; what is refused stays so until the pod changes.
+            if refused:
+                retry_ms = min(retry_ms * 2, self._limits.pod_backoff_max_ms)
+
+    def _wait_after(self, error: Exception) -> bool:
+        """Shows why the start failed; whether it was refused rather than something missing."""
+        if isinstance(error, ImageError):
+            self._wait_for_image(error)
+            return not error.pull
+        if not isinstance(error, (ModuleRefused, ConfigError, ApiError, OSError)):
+            _LOG.error("start of container %s of pod %s/%s", self.name, *self._context.key, exc_info=error)
+        self._wait(text("reasons", "config_error"), str(error) or type(error).__name__)
+        return not isinstance(error, (ConfigError, OSError))
 
     def _wait_for_image(self, error: ImageError) -> None:
-        if not error.pull:
-            self._wait(error.reason, error.message)
-            if error.reason == text("reasons", "image_invalid"):
-                self._context.event("InspectFailed", image=self.record.image, cause=error.message)
+        image = self.record.image
+        if error.pull:
+            message = text("statuses", "image_backoff", image=image, cause=error.message)
+            if self._wait(text("reasons", "image_backoff"), message, tell=False):
+                self._context.event("Failed", cause=f"{error.reason}: {error.message}")
             return
-        message = text("statuses", "image_backoff", image=self.record.image, cause=error.message)
-        self._wait(text("reasons", "image_backoff"), message)
-        self._context.event("Failed", cause=f"{error.reason}: {error.message}")
+        invalid = error.reason == text("reasons", "image_invalid")
+        if self._wait(error.reason, error.message, tell=not invalid) and invalid:
+            self._context.event("InspectFailed", image=image, cause=error.message)
 
-    def _wait(self, reason: str, message: str) -> None:
-        if self.record.waiting != (reason, message):
-            self.record.wait(reason, message)
-            self._context.changed()
-            if reason == text("reasons", "config_error"):
-                self._context.event("Failed", cause=f"Error: {message}")
+    def _wait(self, reason: str, message: str, tell: bool = True) -> bool:
+        """Waits with a reason; whether it is another one than before, which is told as an event."""
+        if self.record.waiting == (reason, message):
+            return False
+        self.record.wait(reason, message)
+        self._context.changed()
+        if tell:
+            self._context.event("Failed", cause=f"Error: {message}")
+        return True
 
     # --- a start ---
 

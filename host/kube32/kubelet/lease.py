@@ -24,9 +24,11 @@ NOT_FOUND = 404
 
 
 class LeaseThread:
-    """`on_stale(overdue)` is called on this thread while the Lease is stale, `overdue` when calls must be
-    ended too;
-    `on_renewed` after each renewal. `boottime` gives seconds that count suspended time."""
+    """Keeps the Lease of one node.
+
+    `on_stale(overdue)` is called on this thread while the Lease is stale, `overdue` when calls must be ended
+    too; `on_renewed` after each renewal. `boottime` gives seconds that count suspended time.
+    """
 
     def __init__(
         self,

@@ -13,9 +13,11 @@ from kube32.wasm import ChannelHub
 
 @dataclass(slots=True)
 class NodeServices:
-    """`lease_fresh` tells, on any thread, whether the node cannot have been declared lost; `receivers` how
-    many pods
-    of a namespace take a topic; `topics_changed` that this may differ now."""
+    """What pods need of their node.
+
+    `lease_fresh` tells, on any thread, whether the node cannot have been declared lost; `receivers` how many
+    pods of a namespace take a topic; `topics_changed` is told that this may differ now.
+    """
 
     node_name: str
     node_ip: str

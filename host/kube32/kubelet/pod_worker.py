@@ -110,10 +110,13 @@ class PodWorker:
 
     def update(self, pod: Obj) -> None:
         """A newer object: annotations and images are for the next start, a deletion is carried out."""
+        before = self.pod
         self.context.observe(pod)
         self.topics = self._topics()
+        changed = _start_facts(before) != _start_facts(pod)
         for container in self.containers:
-            container.nudge()
+            if changed:
+                container.nudge()
             if container.thread is not None:
                 container.thread.may_call = self.context.may_call
         if metadata(pod).get("deletionTimestamp") and self._stopping is None:
@@ -228,3 +231,8 @@ class PodWorker:
         thawed = thread is not None and not thread.ended and thread.thaw(MOVE)
         container.refresh()
         return thawed
+
+
+def _start_facts(pod: Obj) -> tuple[object, object]:
+    """What the start of a container depends on."""
+    return spec(pod), metadata(pod).get("annotations")

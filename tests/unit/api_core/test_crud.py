@@ -267,3 +267,13 @@ async def test_tables_and_partial_objects_are_answered_when_asked_for(api: Any, 
     assert (await api.get(f"{CORE}/configmaps/a", headers={"Accept": f"{proto}, */*"})).json[
         "kind"
     ] == "ConfigMap"
+
+
+async def test_a_generated_name_that_is_taken_is_drawn_anew(
+    api: Any, objects: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    letters = iter("bbbbb" + "bbbbb" + "ccccc")
+    monkeypatch.setattr("kube32.api.metadata.secrets.choice", lambda _: next(letters))
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}}
+    found = [(await api.create(f"{CORE}/configmaps", body))["metadata"]["name"] for _ in range(2)]
+    assert found == ["x-bbbbb", "x-ccccc"]

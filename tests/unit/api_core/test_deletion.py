@@ -1,5 +1,6 @@
 """Deletion: preconditions, finalizers, the grace of pods, namespaces that terminate, collections."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -153,3 +154,20 @@ async def test_options_of_a_deletion_are_checked(
     answer = await api.send("DELETE", f"{CORE}/configmaps/a{query}", body)
     assert answer.status == code, answer.body
     assert (await api.get(f"{CORE}/configmaps/a")).status == (404 if code == 200 else 200)
+
+
+async def test_a_watcher_follows_the_deletion_of_a_collection_larger_than_its_buffer(
+    api: Any, objects: Any
+) -> None:
+    names = [f"many-{n:02}" for n in range(60)]
+    for name in names:
+        await api.create(f"{CORE}/configmaps", objects.config_map(name))
+    frames = await api.watch(f"{CORE}/configmaps?watch=true&resourceVersion={api.server.store.revision}")
+
+    async def follow() -> list[str]:
+        return [(await frames.next())["object"]["metadata"]["name"] for _ in names]
+
+    following = asyncio.create_task(follow())
+    assert (await api.send("DELETE", f"{CORE}/configmaps")).status == 200
+    assert await following == names
+    await frames.close()

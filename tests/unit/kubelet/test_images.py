@@ -85,6 +85,16 @@ async def test_a_missing_module_is_waited_for(bench: Any, tools: Any) -> None:
     assert (await node.ask("echo")).body == b"100"
 
 
+async def test_a_wait_for_a_module_does_not_wake_itself_with_its_own_status(bench: Any, tools: Any) -> None:
+    bench.limits = bench.limits.replace(pod_image_retry_ms=60_000)
+    await bench.node()
+    bench.pod("echo", **named("counter"))
+    await bench.until_waiting("echo", "ImagePullBackOff")
+    bench.pod("other")
+    await bench.until_ready("other")
+    assert bench.cluster.requests.count(("GET", "modules/counter/data")) == 1
+
+
 async def test_a_module_without_data_and_a_lost_digest_are_told_apart(bench: Any, tools: Any) -> None:
     await bench.node()
     bench.cluster.put("Module", {"metadata": {"name": "empty"}, "spec": {}})
