@@ -163,14 +163,22 @@ def test_a_pod_runs_logs_and_goes(cluster: SimCluster, core: client.CoreV1Api) -
     assert core.read_namespaced_pod_log("beats", SPACE) == "beat 1\nbeat 2\n"
     followed = list(watch.Watch().stream(core.read_namespaced_pod_log, "beats", SPACE))
     assert followed == ["beat 1", "beat 2"]
-    terminated = core.read_namespaced_pod("beats", SPACE).status.container_statuses[0].state.terminated
+    ended = core.read_namespaced_pod("beats", SPACE)
+    terminated = ended.status.container_statuses[0].state.terminated
     assert terminated.exit_code == 0 and terminated.reason == "Completed"
     core.delete_namespaced_pod("beats", SPACE)
+    types = []
     for event in watch.Watch().stream(
-        core.list_namespaced_pod, SPACE, field_selector=selector, timeout_seconds=20
+        core.list_namespaced_pod,
+        SPACE,
+        field_selector=selector,
+        resource_version=ended.metadata.resource_version,
+        timeout_seconds=20,
     ):
-        if event["type"] == "DELETED":
+        types.append(event["type"])
+        if types[-1] == "DELETED":
             break
+    assert types[-1] == "DELETED"
     assert core.list_namespaced_pod(SPACE, field_selector=selector).items == []
 
 
