@@ -1,8 +1,12 @@
 """Pods, saves and moves over plain HTTP, and a pod that tells all that it has seen."""
 
 import hashlib
+import http.client
 import json
+import socket
 import struct
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ RESTORE_FROM = "kube32.io/restore-from"
 TICK = "kube32.io/tick-interval"
 
 TICKS_KEPT = 1024
+HAS_PROC = Path("/proc/self/clear_refs").exists()
 _SEEN = struct.Struct("<Qq16sQQ8xIIQI180s")
 WITNESS = f"""
 (module
@@ -196,6 +201,38 @@ class World:
         """Deletes pods without waiting for their end."""
         for pod in pods:
             self.json("DELETE", f"/api/v1/namespaces/default/pods/{pod}")
+
+
+class Watch:
+    """A watch that a thread reads; `events` are what came so far, parsed."""
+
+    def __init__(self, cluster: SimCluster, path: str, accept: str = "application/json") -> None:
+        host, port, token, context = cluster.access
+        self.events: list[Obj] = []
+        self._connection = http.client.HTTPSConnection(host, port, context=context, timeout=60)
+        self._connection.request("GET", path, headers={"Authorization": f"Bearer {token}", "Accept": accept})
+        self._response = self._connection.getresponse()
+        self.status = self._response.status
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with suppress(OSError, ValueError, http.client.HTTPException):
+            for line in self._response:
+                self.events.append(json.loads(line))
+
+    @property
+    def open(self) -> bool:
+        """Whether the server has not ended it."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """Leaves."""
+        if self._connection.sock is not None:
+            with suppress(OSError):
+                self._connection.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join(5)
+        self._connection.close()
 
 
 def peak_memory(pid: int) -> int:

@@ -155,6 +155,9 @@ class ApiServer:
         assert resource is not None and user is not None
         if resource.kind == "Pod" and name in _NO_PROCESSES:
             raise ApiFailure(405, text("answers", "exec_refused"))
+        if resource.kind == "Pod" and name == "portforward":
+            path = resource.object_path(info.namespace, info.name, "proxy/")
+            raise ApiFailure(405, text("answers", "port_forward_refused", path=path))
         if name not in resource.subresources or (info.has_rest and name != "proxy"):
             raise no_such_path()
         handler = _SUBRESOURCES.get((resource.kind, name))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kube32.client.api import ApiClient, ApiError, Obj
-from kube32.contract import EVENTS
+from kube32.contract import EVENTS, LIMITS
 
 _LOG = logging.getLogger(__name__)
 _QUEUE = 256
@@ -24,8 +24,10 @@ class _Written:
     count: int
 
 
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _now() -> str | None:
+    """None while the wall clock is unset: kubectl makes an age of decades of a time in 1970."""
+    now = datetime.now(UTC)
+    return None if now.timestamp() < LIMITS.wall_clock_min_s else now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class EventRecorder:
@@ -57,7 +59,6 @@ class EventRecorder:
         namespace = involved["namespace"] or "default"
         message = words.message.format(**fields)
         self._serial += 1
-        now = _now()
         event: Obj = {
             "apiVersion": "v1",
             "kind": "Event",
@@ -69,10 +70,11 @@ class EventRecorder:
             "source": self._source,
             "reportingComponent": self._source["component"],
             "reportingInstance": self._source.get("host", ""),
-            "firstTimestamp": now,
-            "lastTimestamp": now,
             "count": 1,
         }
+        now = _now()
+        if now is not None:
+            event |= {"firstTimestamp": now, "lastTimestamp": now}
         key = (involved["kind"], namespace, meta["name"], involved["uid"], words.reason, words.type, message)
         try:
             self._queue.put_nowait((key, event))
@@ -109,7 +111,9 @@ class EventRecorder:
         space = event["metadata"]["namespace"]
         known = self._written.get(key)
         if known is not None:
-            again = {"count": known.count + 1, "lastTimestamp": event["lastTimestamp"]}
+            again: Obj = {"count": known.count + 1}
+            if "lastTimestamp" in event:
+                again["lastTimestamp"] = event["lastTimestamp"]
             try:
                 await self._client.patch("Event", known.name, again, space)
             except ApiError as error:

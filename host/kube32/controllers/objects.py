@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from kube32.contract import NAMES
+from kube32.contract import LIMITS, NAMES
 
 Obj = dict[str, Any]
 _FINISHED = ("Succeeded", "Failed")
@@ -88,9 +88,12 @@ def now_rfc3339() -> str:
 
 
 def seconds_since(stamp: str) -> float | None:
-    """Seconds of wall clock since a Kubernetes time, None when it is none."""
+    """Seconds of wall clock since a Kubernetes time; None when it is none, or when a clock was unset."""
     try:
         then = datetime.fromisoformat(stamp)
     except ValueError:
         return None
-    return (datetime.now(UTC) - then).total_seconds() if then.tzinfo else None
+    now, least = datetime.now(UTC), LIMITS.wall_clock_min_s
+    if then.tzinfo is None or then.timestamp() < least or now.timestamp() < least:
+        return None
+    return (now - then).total_seconds()

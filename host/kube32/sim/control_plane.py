@@ -93,6 +93,8 @@ async def _serve(
             raise StartError(f"{where} is in use; choose another with --listen HOST:PORT") from None
         raise StartError(f"--listen {where}: {error.strerror or error}") from None
     stack.push_async_callback(listener.stop)
+    # First of these three: the listener waits for what is under way, and watches are without end.
+    stack.callback(server.hub.close)
     return server, security, listener.bound_port
 
 

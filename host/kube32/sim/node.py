@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kube32.api.admission import names
 from kube32.client.api import ApiClient
 from kube32.client.transport import Transport
 from kube32.contract import NAMES, Limits
@@ -23,6 +24,13 @@ def node_options(options: SimOptions, limits: Limits) -> NodeOptions:
             prefixes = f"{NAMES.resource_hardware_prefix} or {NAMES.resource_esp32_prefix}"
             raise StartError(f'--resource "{name}": begins with {prefixes}')
         quantity("--resource", amount)
+    labels = pairs("--label", flags.labels)
+    for key, value in labels.items():
+        if broken := [*names.qualified_name(key), *names.label_value(value)]:
+            raise StartError(f'--label "{key}={value}": {broken[0]}')
+    for name in resources:
+        if broken := names.qualified_name(name):
+            raise StartError(f'--resource "{name}": {broken[0]}')
     if flags.i2c:
         resources[NAMES.resource_i2c] = str(flags.i2c)
     if flags.storage is not None and not flags.storage.is_dir():
@@ -34,7 +42,7 @@ def node_options(options: SimOptions, limits: Limits) -> NodeOptions:
         resources=resources,
         capabilities=tuple(flags.capabilities),
         storage=flags.storage,
-        labels=pairs("--label", flags.labels),
+        labels=labels,
         node_ip=options.node_ip,
     )
 

@@ -32,6 +32,7 @@ class WatchHub:
         self.lock = RLock()
         self._store = store
         self._limits = limits
+        self._closed = False
         self._streams: list[WatchStream] = []
         self._releases: dict[WatchStream, Callable[[], None]] = {}
         self._count = 0
@@ -104,6 +105,8 @@ class WatchHub:
             except Exception:  # the match function's
                 stream.close()
                 raise
+            if self._closed:
+                stream.close()
         return stream
 
     def _check(self, since: int, resource: str) -> None:
@@ -130,9 +133,10 @@ class WatchHub:
                 release()
 
     def close(self) -> None:
-        """Ends all streams and the subscription to the store."""
+        """Ends all streams and the subscription to the store; a watch that is opened later ends at once."""
         self._unsubscribe()
         with self.lock:
+            self._closed = True
             for stream in list(self._streams):
                 stream.close()
 

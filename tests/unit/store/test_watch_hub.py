@@ -434,3 +434,14 @@ def test_a_reader_whose_loop_has_ended_loses_its_place_and_hurts_no_writer(
     for n in range(3):
         store.put(f"{PODS}default/a", obj(n))
     assert hub.stream_count == 0
+
+
+async def test_a_watch_on_a_closed_hub_ends_after_what_is_there_and_holds_no_place(
+    store: Store, hub: WatchHub
+) -> None:
+    open_before = hub.open(PODS, resource_prefix=PODS, since=None)
+    hub.close()
+    opened_after = hub.open(PODS, resource_prefix=PODS, since=None)
+    for stream in (open_before, opened_after):
+        assert [event async for event in stream] == []
+    assert hub.stream_count == 0
