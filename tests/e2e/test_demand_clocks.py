@@ -8,7 +8,7 @@ import pytest
 
 from tests.conftest import SimCluster
 from tests.e2e.clocks import Clocks, make_clocks
-from tests.e2e.world import RESTORE_FROM, WITNESS, Obj, Watch, World
+from tests.e2e.world import RESTORE_FROM, WITNESS, Watch, World, not_ready
 
 # 2020-01-01 in ms: an earlier wall clock was never set.
 SET_MS = 1_577_836_800_000
@@ -154,14 +154,3 @@ def leases(world: World) -> dict[str, str]:
     """resourceVersion of each node's Lease."""
     items = world.json("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")["items"]
     return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
-
-
-def not_ready(events: list[Obj]) -> list[Obj]:
-    """Nodes that were not Ready or had a taint for a while."""
-    nodes = [event["object"] for event in events]
-
-    def is_bad(node: Obj) -> bool:
-        ready = [c for c in node.get("status", {}).get("conditions", []) if c["type"] == "Ready"]
-        return any(c["status"] != "True" for c in ready) or bool(node.get("spec", {}).get("taints"))
-
-    return [node for node in nodes if is_bad(node)]

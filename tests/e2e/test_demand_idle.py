@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not HAS_PROC, reason="what a process costs is re
 
 PODS = 10
 WATCHERS = 10
-QUIET_S = 15.0
+QUIET_S = 12.0
 AWAY_S = 10.0
 # A share of one core, far above what is needed (below 0.01): the machine may be busy otherwise.
 MOST_CPU = 0.10

@@ -144,7 +144,6 @@ def test_a_worker_names_what_is_wrong_with_its_kubeconfig(
         (["--name", "No_Name"], '--name "No_Name"'),
         (["--worker"], "--worker needs --kubeconfig FILE"),
         (["--profile", "huge"], "the profiles are sim, board-psram, board"),
-        (["--listen", "127.0.0.1:0", "--memory", "lots"], '--memory "lots"'),
         (["--listen", "127.0.0.1:0", "--capability", "WIFI"], "give one of DISPLAY"),
     ],
     ids=lambda value: value[-2].strip("-") if isinstance(value, list) and len(value) > 1 else "",

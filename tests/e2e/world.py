@@ -213,6 +213,7 @@ class Watch:
         self._connection.request("GET", path, headers={"Authorization": f"Bearer {token}", "Accept": accept})
         self._response = self._connection.getresponse()
         self.status = self._response.status
+        self.port: int = self._connection.sock.getsockname()[1]
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -233,6 +234,17 @@ class Watch:
                 self._connection.sock.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
         self._connection.close()
+
+
+def not_ready(events: list[Obj]) -> list[Obj]:
+    """Nodes that were not Ready or had a taint for a while."""
+    nodes = [event["object"] for event in events]
+
+    def is_bad(node: Obj) -> bool:
+        ready = [c for c in node.get("status", {}).get("conditions", []) if c["type"] == "Ready"]
+        return any(c["status"] != "True" for c in ready) or bool(node.get("spec", {}).get("taints"))
+
+    return [node for node in nodes if is_bad(node)]
 
 
 def peak_memory(pid: int) -> int:

@@ -151,7 +151,7 @@ class _Connections(web.Server):
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=limits.api_read_stall_ms / 1000,
-            lingering_time=limits.api_read_stall_ms / 1000,
+            lingering_time=limits.api_linger_ms / 1000,
             max_line_size=limits.api_url_bytes,
             max_field_size=min(limits.api_header_bytes, _LINE_BYTES),
             max_headers=limits.api_header_count,

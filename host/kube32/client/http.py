@@ -81,6 +81,7 @@ class HttpTransport(Transport):
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._session: aiohttp.ClientSession | None = None
+        self._former: aiohttp.ClientSession | None = None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None or self._session.closed:
@@ -133,8 +134,15 @@ class HttpTransport(Transport):
         if sock is not None and sock.family != getattr(socket, "AF_UNIX", None):
             watch_socket(sock)
 
+    async def renew(self) -> None:
+        """As Transport.renew. Requests under way keep their connections until they end, or the next renewal."""
+        ended, self._former, self._session = self._former, self._session, None
+        if ended is not None:
+            await ended.close()
+
     async def close(self) -> None:
         """Closes every connection."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in (self._session, self._former):
+            if session is not None:
+                await session.close()
+        self._session = self._former = None

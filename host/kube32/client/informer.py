@@ -55,6 +55,7 @@ class Informer:
         self._version = ""
         self._delay_s = 0.0
         self._relisted = False
+        self._patience: asyncio.Timeout | None = None
 
     def get(self, namespace: str, name: str) -> Obj | None:
         """The object as last seen."""
@@ -90,6 +91,11 @@ class Informer:
                 _LOG.exception("watch of %s failed", self.kind)
             if self._delay_s:
                 await asyncio.sleep(self._delay_s * random.uniform(0.5, 1))
+
+    def reopen(self) -> None:
+        """Gives up the stream, which may be dead without a word; another goes on from where it was."""
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
 
     def _on_refusal(self, error: ApiError) -> None:
         if error.code == 410:
@@ -140,12 +146,15 @@ class Informer:
         )
         started = asyncio.get_running_loop().time()
         quiet = True
-        async with aclosing(stream) as events:
-            async for kind, obj in events:
-                quiet = False
-                self._delay_s = 0
-                self._relisted = False
-                self._take(kind, obj)
+        try:
+            async with asyncio.timeout(None) as self._patience, aclosing(stream) as events:
+                async for kind, obj in events:
+                    quiet = False
+                    self._delay_s = 0
+                    self._relisted = False
+                    self._take(kind, obj)
+        finally:
+            self._patience = None
         # A server that ends every stream at once must not make a busy loop of this.
         if quiet and asyncio.get_running_loop().time() - started < _BACKOFF_MAX_S:
             self._delay_more()

@@ -62,6 +62,9 @@ class Transport(ABC):
         be reached, TimeoutError when it takes too long. Any HTTP status is an answer, not an error.
         """
 
+    async def renew(self) -> None:  # noqa: B027 - nothing to do where there are no connections
+        """Requests from now on take new connections: those that are there may be dead after an outage."""
+
     @abstractmethod
     async def close(self) -> None:
         """Closes every connection."""

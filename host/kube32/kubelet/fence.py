@@ -49,13 +49,14 @@ class Fence:
                     thread.fence()
                     if overdue:
                         thread.interrupt()
-        self._post(self._refresh)
+        self.post(self._refresh)
 
     def on_renewed(self) -> None:
         """The node is known to be alive: looks which fenced pods are still its own."""
-        self._post(self._verify)
+        self.post(self._verify)
 
-    def _post(self, function: Callable[[], None]) -> None:
+    def post(self, function: Callable[[], None]) -> None:
+        """Calls a function on the pods' loop. Any thread."""
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(function)

@@ -69,7 +69,12 @@ class Kubelet:
         self._informer = Informer(client, "Pod", field_selector=f"spec.nodeName={name}")
         self._fence = Fence(self.registry, client, name, retire=self._retire)
         self._lease = LeaseThread(
-            name, lease_transport, limits, on_stale=self._fence.on_stale, on_renewed=self._fence.on_renewed
+            name,
+            lease_transport,
+            limits,
+            on_stale=self._fence.on_stale,
+            on_renewed=self._fence.on_renewed,
+            on_recovered=lambda: self._fence.post(lambda: self._spawn(self._reconnect())),
         )
         self._events = EventRecorder(client, NAMES.event_component_kubelet, name)
         self._freezer = Freezer(limits)
@@ -150,6 +155,13 @@ class Kubelet:
         await self._fence.renewed.wait()
         self._events.event({"apiVersion": "v1", "kind": "Node", **self._node_status.node}, "Starting")
         self.ready.set()
+
+    async def _reconnect(self) -> None:
+        """The Lease tells that the API server was out of reach: connections from before may be dead, and it
+        would take their read deadlines to notice.
+        """
+        await self._client.transport.renew()
+        self._informer.reopen()
 
     # --- pods come and go ---
 

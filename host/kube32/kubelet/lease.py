@@ -27,7 +27,8 @@ class LeaseThread:
     """Keeps the Lease of one node.
 
     `on_stale(overdue)` is called on this thread while the Lease is stale, `overdue` when calls must be ended
-    too; `on_renewed` after each renewal. `boottime` gives seconds that count suspended time.
+    too; `on_renewed` after each renewal, `on_recovered` after one that failed ones came before. `boottime`
+    gives seconds that count suspended time.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class LeaseThread:
         *,
         on_stale: Callable[[bool], None],
         on_renewed: Callable[[], None],
+        on_recovered: Callable[[], None] | None = None,
         boottime: Callable[[], float] = boot_seconds,
     ) -> None:
         self.last_renewed: float | None = None
@@ -46,6 +48,7 @@ class LeaseThread:
         self._limits = limits
         self._on_stale = on_stale
         self._on_renewed = on_renewed
+        self._on_recovered = on_recovered
         self._boottime = boottime
         self._fence_s = limits.node_fence_ms / 1000
         # Halfway to being declared lost, a call that still runs is ended.
@@ -99,10 +102,13 @@ class LeaseThread:
 
     async def _renew_for_ever(self, client: ApiClient) -> None:
         period_s = self._limits.node_lease_renew_ms / 1000
+        renewed = True
         while True:
             # After a sleep of the machine this comes before anything else.
             self._look()
-            renewed = await self._renew(client, period_s)
+            before, renewed = renewed, await self._renew(client, period_s)
+            if renewed and not before and self._on_recovered is not None:
+                self._on_recovered()
             await asyncio.sleep((period_s if renewed else _RETRY_S) * random.uniform(0.8, 1.0))
 
     async def _renew(self, client: ApiClient, timeout_s: float) -> bool:

@@ -197,6 +197,30 @@ async def test_streams_notice_a_peer_that_vanished_before_half_of_the_lease_time
         assert idle + interval * count <= 10
 
 
+async def test_after_a_renewal_requests_take_new_connections_and_those_under_way_end_on_theirs(
+    peer: Pair,
+) -> None:
+    served, transport = peer
+    async with await transport.send("GET", "/source", timeout_s=None) as response:
+        chunks = response.chunks()
+        size = len(await anext(chunks))
+        await transport.renew()
+        async with await transport.send("GET", "/x") as other:
+            await other.read()
+        async for chunk in chunks:
+            size += len(chunk)
+    assert size == STREAMED
+    before = len(served.peers)
+    for _ in range(2):
+        async with await transport.send("GET", "/x") as again:
+            await again.read()
+    assert len(served.peers) == before
+    await transport.renew()
+    async with await transport.send("GET", "/x") as last:
+        await last.read()
+    assert len(served.peers) == before + 1
+
+
 async def test_a_refusal_is_an_api_error_with_the_status_of_the_server(peer: Pair) -> None:
     _, transport = peer
     client = ApiClient(transport)

@@ -212,6 +212,21 @@ async def test_a_silent_stream_is_given_up_when_bookmarks_are_overdue(
     assert bench.watched_from[:2] == ["5", "6"] and silent.closed
 
 
+async def test_a_stream_that_is_given_up_goes_on_from_its_last_event() -> None:
+    bench: Bench
+
+    async def give_up() -> None:
+        bench.informer.reopen()
+        await asyncio.Event().wait()
+
+    silent = watch(frame("ADDED", obj("a", 6)), give_up)
+    bench = Bench(listed(5), silent)
+    bench.informer.reopen()  # without a stream there is nothing to give up
+    await bench.run()
+    assert bench.watched_from == ["5", "6"] and silent.closed
+    assert bench.told == [("ADDED", "a", "6")]
+
+
 async def test_a_handler_that_fails_stops_nobody() -> None:
     bench = Bench(listed(5, obj("a", 3)))
 
