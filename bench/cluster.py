@@ -74,6 +74,9 @@ class BenchCluster:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="kube32-bench-"))
         self.processes: list[Process] = []
+        # As on anybody's machine Python finds its byte code where it left it, here outside of the checkout.
+        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(self.folder / "pycache")}
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +94,9 @@ class BenchCluster:
         folder.mkdir(exist_ok=True)
         spawned = time.perf_counter()
         with (folder / "log.txt").open("ab") as log:
-            popen = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            popen = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env=self._environment
+            )
         process = Process(name, folder, popen, spawned)
         self.processes.append(process)
         return process

@@ -83,8 +83,8 @@ def test_a_quiet_cluster_takes_little_and_not_more_and_more(world: World) -> Non
         print(
             f"{name}: {share:.2%} of a core, {last.memory >> 20} MiB (+{grown >> 10} KiB), {last.threads} threads"
         )
-        assert last.threads <= first.threads
-        # A connection for a Lease may come and go.
+        # A pool may take its next thread, and a connection for a Lease may come and go.
+        assert last.threads <= first.threads + 1
         assert last.files <= first.files + 2
         assert grown < 2 << 20
         assert last.memory < MOST_MEMORY

@@ -20,7 +20,7 @@ LOST_S = LIMITS.node_lost_ms / 1000
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Link]]:
     """A control plane and a worker that reaches it over a link."""
-    cluster = SimCluster(tmp_path_factory.mktemp("linked"))
+    cluster, link = SimCluster(tmp_path_factory.mktemp("linked")), None
     try:
         cluster.control_plane()
         folder = cluster.folder / "control"
@@ -32,10 +32,10 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Li
         through.write_text(yaml.safe_dump(config))
         cluster.start("node-a", "--worker", "--kubeconfig", str(through))
         yield World(cluster), link
-        cluster.close()
-        link.close()
     finally:
         cluster.close()
+        if link is not None:
+            link.close()
 
 
 def test_a_link_that_is_silent_for_a_while_costs_nothing(linked: tuple[World, Link]) -> None:

@@ -23,7 +23,7 @@ from tests.conftest import ROOT, SimCluster
 from tests.e2e.raw import Answer, Api, assert_status
 
 MIB = 1 << 20
-GROWTH_BYTES = 32 * MIB
+GROWTH_BYTES = 32_000_000
 COUNTER = ROOT / "examples" / "counter" / "counter.wasm"
 MODULES = "/apis/kube32.io/v1/modules"
 PODS = "/api/v1/namespaces/default/pods"
