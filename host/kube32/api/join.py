@@ -24,7 +24,7 @@ from kube32.api.status import (
     internal,
     unsupported_media,
 )
-from kube32.contract import Limits, resource_of, text
+from kube32.contract import VERSIONS, Limits, resource_of, text
 from kube32.store import Store
 
 if TYPE_CHECKING:
@@ -97,7 +97,19 @@ def parse_join(body: bytes, limits: Limits) -> JoinSpec:
     node: str = spec["nodeName"]
     if not is_node_name(node, limits):
         raise ApiFailure(422, text("answers", "join_name", name=node, limit=limits.node_name_chars))
+    check_versions(node, spec.get("versions"))
     return JoinSpec(node, spec["request"], spec["servingRequest"], _addresses(spec.get("addresses"), limits))
+
+
+def check_versions(node: str, told: Any) -> None:
+    """ApiFailure 422 for a node whose snapshots or pod ABI this cluster does not have: no move shall find out."""
+    if not isinstance(told, dict):
+        raise bad_request(text("answers", "join_body", what="spec.versions"))
+    for what, expected in VERSIONS.items():
+        found = told.get(what)
+        if found != expected:
+            fields = {"name": node, "what": what, "found": found, "expected": expected}
+            raise ApiFailure(422, text("answers", "join_versions", **fields))
 
 
 def is_node_name(name: str, limits: Limits) -> bool:

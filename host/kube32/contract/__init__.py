@@ -6,6 +6,9 @@ from kube32.contract.limits import LIMITS, PROFILES, Limits, limits_for
 from kube32.contract.messages import EVENTS, EventText, text
 from kube32.contract.resources import NAMES, RESOURCES, Column, Resource, Subresource, resource_of
 
+# What a node and its cluster must agree on for pods to move: told at the join.
+VERSIONS: dict[str, int] = {"k32s": K32S.version, "abi": ABI.version}
+
 __all__ = [
     "ABI",
     "EVENTS",
@@ -14,6 +17,7 @@ __all__ = [
     "NAMES",
     "PROFILES",
     "RESOURCES",
+    "VERSIONS",
     "AbiExport",
     "AbiFunction",
     "Column",

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from kube32.client.api import ApiClient, ApiError
 from kube32.client.http import HttpTransport
 from kube32.client.kubeconfig import ClusterAccess
-from kube32.contract import NAMES
+from kube32.contract import NAMES, VERSIONS
 from kube32.sim.options import StartError
 from kube32.sim.process import write_private
 
@@ -80,6 +80,7 @@ async def join(access: ClusterAccess, name: str, address: str, path: Path) -> Wo
             "request": _request(key, user),
             "servingRequest": _request(serving_key, user, address),
             "addresses": [address],
+            "versions": VERSIONS,
         },
     }
     answer = None

@@ -13,7 +13,7 @@ from kube32.api import join, pki
 from kube32.api.http import Response
 from kube32.api.liveness import NodeLiveness
 from kube32.api.status import ApiFailure
-from kube32.contract import LIMITS
+from kube32.contract import LIMITS, VERSIONS
 from kube32.store import Store
 
 PATH = "/apis/kube32.io/v1/join"
@@ -22,7 +22,13 @@ PATH = "/apis/kube32.io/v1/join"
 def body(name: str = "devkit", **changes: Any) -> bytes:
     _, client = pki.make_request(name)
     _, serving = pki.make_request(name, ["127.0.0.1"])
-    spec = {"nodeName": name, "request": client, "servingRequest": serving, "addresses": ["127.0.0.1"]}
+    spec = {
+        "nodeName": name,
+        "request": client,
+        "servingRequest": serving,
+        "addresses": ["127.0.0.1"],
+        "versions": VERSIONS,
+    }
     return orjson.dumps({"apiVersion": "kube32.io/v1", "kind": "Join", "spec": {**spec, **changes}})
 
 
@@ -210,3 +216,17 @@ def test_a_known_node_counts_as_alive_until_it_had_time_to_renew_after_a_restart
     assert not liveness.alive("stranger", known=False)
     now[0] += LIMITS.node_lost_ms / 1000 + 0.1
     assert not liveness.alive("devkit", known=True)
+
+
+@pytest.mark.parametrize("what", sorted(VERSIONS))
+@pytest.mark.parametrize("found", [0, 2, None, "1"])
+async def test_a_node_with_other_formats_is_refused_at_the_join(world: Any, what: str, found: Any) -> None:
+    failure = await refused(world, data=body(versions={**VERSIONS, what: found}))
+    assert failure.code == 422
+    assert f"{what} version {found}" in failure.message and "pods could not move" in failure.message
+    assert not world.security.has_joined("devkit")
+
+
+async def test_a_join_that_tells_no_versions_is_refused(world: Any) -> None:
+    failure = await refused(world, data=body(versions=None))
+    assert failure.code == 400 and "spec.versions" in failure.message

@@ -15,7 +15,7 @@ from kube32.api import pki
 from kube32.api.adapter import HttpsListener
 from kube32.api.security import Security
 from kube32.api.server import ApiServer
-from kube32.contract import LIMITS, Limits
+from kube32.contract import LIMITS, VERSIONS, Limits
 from kube32.formats.k32s import Snapshot, encode
 
 DATA = "/apis/kube32.io/v1/namespaces/default/checkpoints/save-1/data"
@@ -99,7 +99,13 @@ async def join(served: Served, tmp_path: Path, name: str) -> tuple[Path, str]:
     """Joins as a worker does; gives its client certificate's file and its token."""
     key, client = pki.make_request(name)
     _, serving = pki.make_request(name, ["127.0.0.1"])
-    spec = {"nodeName": name, "request": client, "servingRequest": serving, "addresses": ["127.0.0.1"]}
+    spec = {
+        "nodeName": name,
+        "request": client,
+        "servingRequest": serving,
+        "addresses": ["127.0.0.1"],
+        "versions": VERSIONS,
+    }
     status, answer = await served.ask(
         "POST",
         "/apis/kube32.io/v1/join",
