@@ -131,7 +131,7 @@ def _coding(
     def sha256() -> None:
         hashlib.sha256(whole).digest()
 
-    timings = time_in_turn([sha256, write, read_only, read_into_memory], seconds=seconds, rounds=9)
+    timings = time_in_turn([sha256, write, read_only, read_into_memory], seconds=seconds, rounds=25)
     plain = timings[0]
     report.add(f"SHA-256 {label}", plain.rate * len(whole) / MIB, "MiB/s", note="hashlib, the same bytes")
     names = ("K32S write", "K32S read and check", "K32S read into memory")

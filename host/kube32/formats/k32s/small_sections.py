@@ -15,13 +15,15 @@ _HANDLE_MAX = 0x7FFFFFFF
 
 def largest(name: str, limits: Limits) -> int:
     """The most bytes that section `name` can have within the contract's limits."""
-    bounds = {
-        "TABLE": K32S.table_header.size + 4 * limits.pod_table_elements,
-        "CHANNELS": limits.pod_channels * (_U32.size + _U16.size + limits.pod_channel_name_bytes),
-        "EVENTS": limits.pod_held_events
-        * (_U16.size + limits.pod_topic_bytes + _U32.size + limits.pod_payload_bytes),
-    }
-    return min(limits.k32s_small_section_bytes, bounds.get(name, limits.k32s_small_section_bytes))
+    bound = limits.k32s_small_section_bytes
+    if name == "TABLE":
+        return min(bound, K32S.table_header.size + 4 * limits.pod_table_elements)
+    if name == "CHANNELS":
+        return min(bound, limits.pod_channels * (_U32.size + _U16.size + limits.pod_channel_name_bytes))
+    if name == "EVENTS":
+        event = _U16.size + limits.pod_topic_bytes + _U32.size + limits.pod_payload_bytes
+        return min(bound, limits.pod_held_events * event)
+    return bound
 
 
 def check_length(name: str, length: int, limits: Limits, expect: Expectation | None) -> None:
