@@ -1,6 +1,8 @@
 """Moves and saves as a user types them: kube32-cli and kubectl against real processes."""
 
+import http.client
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -215,3 +217,37 @@ def test_checkpoints_print_the_columns_of_the_specification(cluster: SimCluster)
 
 def test_a_move_of_a_pod_that_is_not_there_fails_with_its_name(cluster: SimCluster) -> None:
     assert "pod ghost not found" in cluster.cli("move", "ghost", code=1)
+
+
+def test_requests_during_moves_are_answered_once_or_told_to_try_again(cluster: SimCluster) -> None:
+    deploy(cluster, "busy", "--node", "node-a")
+    host, port, token, context = cluster.access
+    stop = threading.Event()
+    counts: list[int] = []
+    others: set[tuple[int, str | None]] = set()
+
+    def ask_on() -> None:
+        connection = http.client.HTTPSConnection(host, port, context=context, timeout=30)
+        while not stop.is_set():
+            headers = {"Authorization": f"Bearer {token}"}
+            connection.request("GET", "/api/v1/namespaces/default/pods/busy/proxy/", headers=headers)
+            response = connection.getresponse()
+            body = response.read()
+            if response.status == 200:
+                counts.append(json.loads(body)["count"])
+            else:
+                others.add((response.status, response.headers["Retry-After"]))
+        connection.close()
+
+    asking = threading.Thread(target=ask_on)
+    asking.start()
+    try:
+        for target in ["node-b", "node-a"] * 6:
+            cluster.cli("move", "busy", "--to", target)
+    finally:
+        stop.set()
+        asking.join()
+    assert counts == list(range(1, len(counts) + 1))
+    assert others <= {(503, "1")}
+    assert ask(cluster, "busy")["restored"] == 12
+    cluster.kubectl("delete", "pod", "busy")

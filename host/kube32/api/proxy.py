@@ -12,7 +12,7 @@ from kube32.api.http import Request, Response
 from kube32.api.kubelets import KubeletStream
 from kube32.api.routes import RequestInfo
 from kube32.api.status import ApiFailure, bad_request, not_found, too_large, unavailable
-from kube32.contract import Limits, resource_of, text
+from kube32.contract import NAMES, Limits, resource_of, text
 
 if TYPE_CHECKING:
     from kube32.api.server import ApiServer
@@ -62,6 +62,10 @@ async def pod_proxy(server: "ApiServer", request: Request, info: RequestInfo) ->
         if limited.failure is not None:
             raise limited.failure from None
         raise
+    if NAMES.header_not_here in stream.headers:
+        # The pod moved away while the request was on its way, or its new node has not heard of it yet.
+        await stream.aclose()
+        raise unavailable(text("answers", "moving", pod=name), server.limits.pod_retry_after_s)
     return passed_on(stream)
 
 

@@ -22,10 +22,13 @@ class Refusal(Exception):
         super().__init__(message)
         self.status = status
         self.body: dict[str, object] = {"reason": reason, "message": message, **fields}
+        self.headers: dict[str, str] = {}
 
     def answer(self) -> web.Response:
         """The refusal as a response."""
-        return json_answer(self.body, self.status)
+        response = json_answer(self.body, self.status)
+        response.headers.update(self.headers)
+        return response
 
 
 def json_answer(body: object, status: int = STATUS_OK) -> web.Response:

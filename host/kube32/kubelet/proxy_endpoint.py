@@ -49,7 +49,10 @@ async def answer_proxy(
     name, _, path = rest.partition("/")
     worker = registry.worker(unquote(namespace), unquote(name))
     if worker is None:
-        raise not_found(registry.missing(unquote(namespace), unquote(name)))
+        refusal = not_found(registry.missing(unquote(namespace), unquote(name)))
+        # A pod may answer 404 itself; this one has not seen the request.
+        refusal.headers[NAMES.header_not_here] = "true"
+        raise refusal
     if len(request.headers) > limits.pod_request_headers:
         found, limit = len(request.headers), limits.pod_request_headers
         raise Refusal(

@@ -142,6 +142,21 @@ async def test_a_frozen_pods_503_passes_with_its_mark(world: Any, read: Any) -> 
     assert response.headers["X-Kube32-Frozen"] == "uid-1"
 
 
+async def test_a_pod_that_left_its_node_meanwhile_is_503_and_not_404(world: Any) -> None:
+    gone = web.Response(status=404, text="not on this node", headers={"X-Kube32-Not-Here": "true"})
+    await world.kubelet("devkit", Recorder(gone))
+    world.pod("echo", "devkit")
+    failure = await failure_of(world, "GET", f"{PODS}/echo/proxy/")
+    assert (failure.code, failure.headers["Retry-After"]) == (503, "1")
+
+
+async def test_a_pods_own_404_passes(world: Any, read: Any) -> None:
+    await world.kubelet("devkit", Recorder(web.Response(status=404, text="no such page")))
+    world.pod("echo", "devkit")
+    response = await world.call(pod_proxy, "GET", f"{PODS}/echo/proxy/")
+    assert (response.status, await read(response)) == (404, b"no such page")
+
+
 async def test_a_redirect_is_the_clients_to_follow(world: Any) -> None:
     moved = web.Response(status=302, headers={"Location": "https://example.org/"})
     await world.kubelet("devkit", Recorder(moved))

@@ -163,6 +163,13 @@ async def test_other_paths_and_methods_are_refused(bench: Any, method: str, path
     assert reply.status == status and reply.json["message"]
 
 
+async def test_a_pod_that_is_elsewhere_is_told_apart_from_a_pods_own_404(bench: Any) -> None:
+    node = await bench.node()
+    await bench.running("quiet", '(module (memory (export "memory") 1) (func (export "k32_tick")))')
+    assert (await node.ask("nobody")).headers["X-Kube32-Not-Here"] == "true"
+    assert "X-Kube32-Not-Here" not in (await node.ask("quiet")).headers
+
+
 async def test_a_pod_without_a_handler_is_a_404(bench: Any) -> None:
     node = await bench.node()
     await bench.running("quiet", '(module (memory (export "memory") 1) (func (export "k32_tick")))')
