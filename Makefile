@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 STATE ?= $(CURDIR)/build/demo
 C_SOURCES := $(shell find examples firmware -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null | sort)
 
-.PHONY: venv demo test bench lint format examples clean
+.PHONY: venv demo test chaos bench lint format examples clean
 
 venv: $(VENV)/.test
 
@@ -22,6 +22,10 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(PYTEST) $(ARGS)
+
+# More of what the tests do for some seconds only.
+chaos: $(VENV)/.test
+	KUBE32_CHAOS_S=$(or $(SECONDS),180) $(PYTEST) tests/e2e/test_chaos.py -s
 
 bench: $(VENV)/.test
 	@$(BIN)/python -m bench $(ARGS)

@@ -51,6 +51,9 @@ class CheckpointEndpoint:
         _, container = self._registry.container(*segments)
         state = await self._take(container, leave, timeout_ms)
         try:
+            if leave == "frozen":
+                # What the pod published here arrives before what its replacement publishes.
+                await container.drain_published(self._limits.topic_delivery_ms / 1000)
             return await self._send(request, state)
         finally:
             state.release()

@@ -101,6 +101,10 @@ class Container:
             self.record.frozen = frozen
             self._context.changed()
 
+    async def drain_published(self, within_s: float) -> None:
+        """Waits until what the pod published so far is sent or lost, `within_s` at most."""
+        await self._context.publisher.drain(within_s)
+
     def blockers(self) -> list[str]:
         """What keeps the container from moving, beside what its thread and its instance know."""
         named = (annotation(self._context.pod, NAMES.ann_wasm_sha256) or "").lower()

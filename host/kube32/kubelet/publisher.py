@@ -87,10 +87,10 @@ class PodPublisher:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send_all())
 
-    async def drain(self) -> None:
-        """Waits until all that was published is sent or lost."""
-        while self._sending is not None and not self._sending.done():
-            await asyncio.wait([self._sending])
+    async def drain(self, within_s: float) -> None:
+        """Waits until all that was published is sent or lost, `within_s` at most."""
+        if self._sending is not None and not self._sending.done():
+            await asyncio.wait([self._sending], timeout=within_s)
 
     async def _send_all(self) -> None:
         while self._queue:
