@@ -70,12 +70,15 @@ class StatusWriter:
         if status == self._sent:
             return True
         patch = {"metadata": {"uid": self._uid}, "status": status}
+        # A write without an answer may have been made: what the server has is not known until the next one.
+        self._sent, before = None, self._sent
         try:
             pod = await self._client.patch("Pod", self._name, patch, self._namespace, subresource="status")
         except ApiError as error:
             if error.code not in _NOT_OURS:
                 return False
             _LOG.info("status of pod %s/%s: %s", self._namespace, self._name, error)
+            self._sent = before
             return True
         except OSError as error:
             _LOG.info("status of pod %s/%s: %s", self._namespace, self._name, error)

@@ -127,6 +127,7 @@ class Cluster(Transport):
         self.on_publish: Callable[[str, str, bytes, str], int] = lambda *_: 0
         self._revision = 0
         self._watchers: set[asyncio.Queue[bytes]] = set()
+        self._history: list[tuple[int, bytes]] = []
         self._loop = asyncio.get_running_loop()
 
     # --- what tests do ---
@@ -174,8 +175,10 @@ class Cluster(Transport):
         return self.put("Pod", merge(pod, {"metadata": {"annotations": annotations}}), "default")
 
     def _tell(self, kind: str, pod: Obj) -> None:
+        line = json.dumps({"type": kind, "object": pod}).encode() + b"\n"
+        self._history.append((self._revision, line))
         for queue in self._watchers:
-            queue.put_nowait(json.dumps({"type": kind, "object": pod}).encode() + b"\n")
+            queue.put_nowait(line)
 
     def silence(self) -> None:
         """Watches that are open tell nothing more."""
@@ -268,6 +271,10 @@ class Cluster(Transport):
             return self._json(200, {"items": items, "metadata": {"resourceVersion": str(self._revision)}})
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._watchers.add(queue)
+        since = int(query.get("resourceVersion") or self._revision)
+        for revision, line in self._history:
+            if revision > since:
+                queue.put_nowait(line)
 
         async def stream() -> AsyncIterator[bytes]:
             try:
