@@ -24,6 +24,7 @@ from kube32.contract import Limits, resource_of, text
 from kube32.store import Store
 
 _CHUNK = 65536
+# Less than limits.kubelet_answer_ms: a read deadline may outlive its answer on a connection that is kept.
 _KEEP_ALIVE_S = 60
 _AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
@@ -173,8 +174,9 @@ class KubeletConnector:
     def _session(self, node: str) -> aiohttp.ClientSession:
         session = self._sessions.get(node)
         if session is None:
+            keep_s = min(_KEEP_ALIVE_S, self._limits.kubelet_answer_ms / 2000)
             session = self._sessions[node] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._context, limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+                connector=aiohttp.TCPConnector(ssl=self._context, limit=0, keepalive_timeout=keep_s),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 skip_auto_headers=_AUTOMATIC_HEADERS,

@@ -75,8 +75,15 @@ class PodContext:
 
     @property
     def guarded(self) -> bool:
-        """Whether the pod comes back elsewhere when this node is lost, so that it must stop here before."""
-        return duration_ms(annotation(self.pod, NAMES.ann_checkpoint_interval)) is not None
+        """Whether the pod comes back elsewhere when this node is out of reach, so that it must stop here before.
+
+        So does one that a move or a rollback has just brought: as long as it is not known to run, it is taken
+        back.
+        """
+        return (
+            duration_ms(annotation(self.pod, NAMES.ann_checkpoint_interval)) is not None
+            or annotation(self.pod, NAMES.ann_restore_from) is not None
+        )
 
     @property
     def may_call(self) -> Callable[[], bool] | None:

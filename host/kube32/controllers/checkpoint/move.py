@@ -10,7 +10,7 @@ from kube32.client.events import EventRecorder
 from kube32.client.informer import Informer
 from kube32.contract import EVENTS, NAMES, Limits, text
 from kube32.controllers.checkpoint.failure import StepFailed
-from kube32.controllers.checkpoint.outcome import Outcome, failure_text, is_running, wait_for
+from kube32.controllers.checkpoint.outcome import Outcome, failure_text, has_arrived, wait_for
 from kube32.controllers.checkpoint.record import CheckpointRecord
 from kube32.controllers.checkpoint.replacement import Replacements
 from kube32.controllers.objects import Obj, is_deleting, is_true, name_of, seconds_since
@@ -94,7 +94,7 @@ class Moves:
         try:
             # One that runs at the last moment has arrived after all.
             returned = await self._replacements.replace(
-                pod, node=back, annotations={}, still=lambda current: not is_running(current)
+                pod, node=back, annotations={}, still=lambda current: not has_arrived(current)
             )
         except StepFailed as error:
             await self.fail(journey.record, pod, f"{cause}; {error.message}")

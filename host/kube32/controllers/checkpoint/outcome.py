@@ -32,6 +32,16 @@ def is_running(pod: Obj) -> bool:
     return status.get("phase") == "Running" and len(running) >= len(containers(pod))
 
 
+def has_restarted(pod: Obj) -> bool:
+    """Whether a container ended and was started again: afresh, since a restore is for its first run alone."""
+    return any(s.get("restartCount") for s in status_of(pod).get("containerStatuses") or [])
+
+
+def has_arrived(pod: Obj) -> bool:
+    """Whether a replacement runs with the state that it was to restore."""
+    return is_running(pod) and not has_restarted(pod)
+
+
 def outcome_of(pod: Obj) -> Outcome | None:
     """What the pod's status says, None while it may still turn out either way."""
     cause = restore_error(pod)
@@ -41,6 +51,8 @@ def outcome_of(pod: Obj) -> Outcome | None:
     if phase in ("Failed", "Succeeded"):
         status = status_of(pod)
         return Outcome("failed", str(status.get("message") or status.get("reason") or f"phase {phase}"))
+    if has_restarted(pod):
+        return Outcome("failed", text("failures", "restarted"))
     return Outcome("running") if is_running(pod) else None
 
 

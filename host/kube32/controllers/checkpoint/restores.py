@@ -12,7 +12,7 @@ from kube32.client.events import EventRecorder
 from kube32.client.informer import Informer, Key, key_of
 from kube32.contract import NAMES, text
 from kube32.controllers.checkpoint.failure import StepFailed
-from kube32.controllers.checkpoint.outcome import is_running, restore_error
+from kube32.controllers.checkpoint.outcome import has_restarted, is_running, restore_error
 from kube32.controllers.checkpoint.record import phase_of
 from kube32.controllers.checkpoint.replacement import Replacements
 from kube32.controllers.objects import (
@@ -104,6 +104,12 @@ class Restores:
         await self._replacements.drop_restore_from(pod)
         self._done[key_of(pod)] = uid_of(pod)
         if moved:
+            return
+        if has_restarted(pod):
+            message = text("failures", "restore_fresh", cause=text("failures", "restarted"))
+            self._events.event(
+                pod, "MoveFailed", checkpoint=annotation(pod, NAMES.ann_restore_from), cause=message
+            )
             return
         taken = str(status_of(checkpoint).get("takenAt") or "") if checkpoint is not None else ""
         age = seconds_since(taken)
