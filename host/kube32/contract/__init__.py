@@ -4,19 +4,35 @@ from kube32.contract.abi import ABI, AbiExport, AbiFunction
 from kube32.contract.k32s import K32S
 from kube32.contract.limits import LIMITS, PROFILES, Limits, limits_for
 from kube32.contract.messages import EVENTS, EventText, text
-from kube32.contract.resources import NAMES, RESOURCES, Column, Resource, Subresource, resource_of
+from kube32.contract.resources import (
+    COMPUTED,
+    METRICS,
+    NAMES,
+    RESOURCES,
+    REVIEW,
+    STORED,
+    Column,
+    Resource,
+    Subresource,
+    offers,
+    resource_of,
+)
 
 # What a node and its cluster must agree on for pods to move: told at the join.
 VERSIONS: dict[str, int] = {"k32s": K32S.version, "abi": ABI.version}
 
 __all__ = [
     "ABI",
+    "COMPUTED",
     "EVENTS",
     "K32S",
     "LIMITS",
+    "METRICS",
     "NAMES",
     "PROFILES",
     "RESOURCES",
+    "REVIEW",
+    "STORED",
     "VERSIONS",
     "AbiExport",
     "AbiFunction",
@@ -26,6 +42,7 @@ __all__ = [
     "Resource",
     "Subresource",
     "limits_for",
+    "offers",
     "resource_of",
     "text",
 ]

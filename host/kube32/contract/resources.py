@@ -5,8 +5,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from kube32.contract.data import load
+from kube32.contract.limits import PROFILES
 
 _DATA = cast(dict[str, Any], load("resources.yaml"))
+STORED, COMPUTED, METRICS, REVIEW = "stored", "computed", "metrics", "review"
 DEFAULT_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -23,17 +25,20 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """A subresource of a kind: its verbs, and the kind of its bodies ("" is the parent's)."""
+    """A subresource of a kind: its verbs, and kind, group and version of its bodies ("" is the parent's)."""
 
     name: str
     verbs: tuple[str, ...]
     kind: str = ""
     persist: str = ""
+    group: str = ""
+    version: str = ""
+    profiles: tuple[str, ...] = PROFILES
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One row of resources.yaml."""
+    """One row of resources.yaml. `profiles` are those that offer the kind."""
 
     group: str
     version: str
@@ -49,6 +54,8 @@ class Resource:
     persist_status: str = ""
     verbs: tuple[str, ...] = DEFAULT_VERBS
     subresources: dict[str, Subresource] = field(default_factory=dict)
+    storage: str = STORED
+    profiles: tuple[str, ...] = PROFILES
 
     @property
     def api_version(self) -> str:
@@ -85,16 +92,17 @@ def _resource(row: dict[str, Any]) -> Resource:
     data = dict(row)
     data["columns"] = tuple(Column(**c) for c in row["columns"])
     data["subresources"] = {
-        n: Subresource(n, tuple(s["verbs"]), s.get("kind", ""), s.get("persist", ""))
+        n: Subresource(n, **{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()})
         for n, s in row.get("subresources", {}).items()
     }
-    for key in ("short_names", "categories", "verbs"):
+    for key in ("short_names", "categories", "verbs", "profiles"):
         if key in data:
             data[key] = tuple(data[key])
     return Resource(**data)
 
 
 RESOURCES: tuple[Resource, ...] = tuple(_resource(r) for r in _DATA["resources"])
+_FEATURES: dict[str, tuple[str, ...]] = {n: tuple(f["profiles"]) for n, f in _DATA["features"].items()}
 _BY_KIND = {r.kind: r for r in RESOURCES}
 NAMES = SimpleNamespace(**_DATA["names"])
 
@@ -102,3 +110,8 @@ NAMES = SimpleNamespace(**_DATA["names"])
 def resource_of(kind: str) -> Resource:
     """The resource of a kind ("Pod"); KeyError when the API does not serve it."""
     return _BY_KIND[kind]
+
+
+def offers(profile: str, feature: str) -> bool:
+    """Whether a profile has a feature of resources.yaml; KeyError for an unknown feature."""
+    return profile in _FEATURES[feature]
