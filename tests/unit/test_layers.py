@@ -16,7 +16,8 @@ MAY_KNOW = {
     "controllers": {"contract", "formats", "client"},
     "wasm": {"contract", "formats"},
     "kubelet": {"contract", "formats", "client", "wasm"},
-    "sim": {"contract", "formats", "store", "api", "client", "controllers", "kubelet", "wasm"},
+    "proxy": {"contract", "formats", "client"},
+    "sim": {"contract", "formats", "store", "api", "client", "controllers", "kubelet", "wasm", "proxy"},
     "cli": {"contract", "formats", "client"},
 }
 

@@ -2,22 +2,28 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError, web
 from aiohttp.web_protocol import RequestPayloadError
 
 from kube32.api.bodies import JSON
+from kube32.api.compression import compressed
 from kube32.api.connection import Connection
 from kube32.api.http import BodyCut, Request, Response
 from kube32.api.plain import SERVER, Date, Plain
-from kube32.api.server import ApiServer
+from kube32.api.streams.channel import Upgrade
+from kube32.api.streams.upgrade import upgraded
 from kube32.contract import Limits
+
+if TYPE_CHECKING:
+    from kube32.api.server import ApiServer
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _BACKLOG = 128
 _LINE_BYTES = 8190
+Dispatch = Callable[[Request], Awaitable[Response]]
 
 
 class HttpsListener:
@@ -25,7 +31,7 @@ class HttpsListener:
 
     def __init__(
         self,
-        server: ApiServer,
+        server: "ApiServer",
         host: str,
         port: int,
         ssl_context: ssl.SSLContext | None,
@@ -36,10 +42,8 @@ class HttpsListener:
         self._port = port
         self._ssl_context = ssl_context
         self._limits = limits
-        self._web: _Connections | None = None
+        self._front: Front | None = None
         self._listening: asyncio.AbstractServer | None = None
-        self._stall_s = limits.api_read_stall_ms / 1000
-        self._date = Date()
 
     @property
     def bound_port(self) -> int:
@@ -52,24 +56,42 @@ class HttpsListener:
     async def start(self) -> None:
         """Begins to take connections."""
         loop = asyncio.get_running_loop()
-        self._web = _Connections(self._handle, self._limits)
+        self._front = Front(self._server.dispatch, self._limits, remote=True)
         tls: dict[str, Any] = {}
         if self._ssl_context is not None:
             tls = {"ssl": self._ssl_context, "ssl_handshake_timeout": self._limits.api_handshake_ms / 1000}
-        self._listening = await loop.create_server(self._web, self._host, self._port, backlog=_BACKLOG, **tls)
+        self._listening = await loop.create_server(
+            self._front.connections, self._host, self._port, backlog=_BACKLOG, **tls
+        )
 
     async def stop(self) -> None:
         """Takes no more connections, waits `api_stop_ms` for requests in progress and ends the rest."""
         if self._listening is not None:
             self._listening.close()
-        if self._web is not None:
-            self._web.pre_shutdown()
-            await self._web.shutdown(self._limits.api_stop_ms / 1000)
+        if self._front is not None:
+            await self._front.stop()
+
+
+class Front:
+    """HTTP/1.1 in front of `dispatch`: `connections` makes the protocol of one connection."""
+
+    def __init__(self, dispatch: Dispatch, limits: Limits, *, remote: bool) -> None:
+        self._dispatch = dispatch
+        self._limits = limits
+        self._remote = remote
+        self._stall_s = limits.api_read_stall_ms / 1000
+        self._date = Date()
+        self.connections = _Connections(self._handle, limits)
+
+    async def stop(self) -> None:
+        """Waits `api_stop_ms` for requests in progress and ends the rest."""
+        self.connections.pre_shutdown()
+        await self.connections.shutdown(self._limits.api_stop_ms / 1000)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path, _, query = request.raw_path.partition("?")
         transport = request.transport
-        response = await self._server.dispatch(
+        response = await self._dispatch(
             Request(
                 request.method,
                 path,
@@ -78,15 +100,18 @@ class HttpsListener:
                 body=self._chunks(request) if request.body_exists else None,
                 content_length=request.content_length if request.body_exists else None,
                 peer_certificate=transport.get_extra_info("peercert") if transport is not None else None,
-                remote=True,
+                remote=self._remote,
             )
         )
+        if isinstance(response, Upgrade):
+            return await upgraded(request, response, self._limits)
         body = response.body
         if isinstance(body, bytes) and len(body) <= self._limits.api_write_chunk_bytes:
             if response.status == 200 and not response.headers and response.content_type == JSON:
                 return Plain(request, body, self._date.line())
             return web.Response(status=response.status, body=body, headers=_headers(response))
-        return await self._stream(request, response)
+        accepted = request.headers.get("Accept-Encoding", "")
+        return await self._stream(request, await compressed(response, request.method, accepted, self._limits))
 
     async def _chunks(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
         """The request's body; BodyCut when it stops coming."""

@@ -1,4 +1,5 @@
-"""Who may do what: admin and controllers everything, the join user a join, nodes as the Node authorizer says.
+"""Who may do what: admin and controllers everything, nodes as the Node authorizer says, the join user a join, and
+everybody what roles and bindings give (api/rbac).
 
 `authorize` looks at the request before its body is read; `admit` compares objects, as NodeRestriction does.
 Whatever is not allowed here is forbidden.
@@ -8,12 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from kube32.api.http import Request, UserInfo
+from kube32.api.rbac.index import Decision
+from kube32.api.rbac.policy import Rbac
+from kube32.api.rbac.rules import Attributes
 from kube32.api.routes import RequestInfo
-from kube32.api.status import forbidden, forbidden_because, forbidden_path
-from kube32.contract import NAMES, resource_of
+from kube32.api.status import ApiFailure, forbidden, forbidden_because, forbidden_path
+from kube32.contract import NAMES, RESOURCES, Resource, resource_of
 from kube32.store import Store
 
-DISCOVERY = ("/api", "/apis", "/version", "/openapi", "/healthz", "/livez", "/readyz")
 _CHANGES = ("get", "update", "patch")
 _LISTS = ("list", "watch")
 _RESTRICTED_LABEL = "node-restriction.kubernetes.io/"
@@ -26,37 +29,77 @@ def node_of(user: UserInfo) -> str | None:
     return user.name[len(NAMES.user_node_prefix) :] or None
 
 
-def authorize(user: UserInfo, info: RequestInfo, request: Request, store: Store | None) -> None:
+def authorize(
+    user: UserInfo, info: RequestInfo, request: Request, store: Store | None, rbac: Rbac | None
+) -> None:
     """Raises ApiFailure 403 unless `user` may make the request. Without a store nodes may touch no object."""
     if NAMES.group_masters in user.groups or NAMES.group_controllers in user.groups:
         return
-    if not info.is_resource:
-        if info.verb in ("get", "head") and _is_discovery(info.non_resource_path):
-            return
-        raise forbidden_path(user.name, info.verb, info.non_resource_path)
-    if info.virtual == "join" and info.verb == "create" and (user.name == NAMES.user_join or node_of(user)):
+    wanted = attributes(info)
+    decision = decide(user, wanted, info, request, store, rbac)
+    if decision.allowed:
         return
+    if not info.is_resource:
+        raise forbidden_path(user.name, info.verb, info.non_resource_path, decision.reason)
+    raise refusal(user, wanted, decision.reason, info.resource)
+
+
+def decide(
+    user: UserInfo,
+    wanted: Attributes,
+    info: RequestInfo,
+    request: Request,
+    store: Store | None,
+    rbac: Rbac | None,
+) -> Decision:
+    """Whether somebody who is neither admin nor controller may make a request, and why (not).
+
+    `wanted` is the request as roles speak of it.
+    """
     node = node_of(user)
     why = ""
-    if node is not None and store is not None:
+    if node is not None and store is not None and info.is_resource:
         refused = NodeAccess(store, node).refusal(info, request)
         if refused is None:
-            return
+            return Decision(True)
         why = refused
-    raise forbidden(
-        user.name,
+    if info.virtual == "join" and info.verb == "create" and (user.name == NAMES.user_join or node):
+        return Decision(True)
+    decision = rbac.decide(user, wanted) if rbac is not None else Decision(False)
+    return decision if decision.allowed else Decision(False, why or decision.reason)
+
+
+def attributes(info: RequestInfo) -> Attributes:
+    """What a request asks for, as roles speak of it. A list narrowed to one name is about that name."""
+    if not info.is_resource:
+        verb = "get" if info.verb == "head" else info.verb
+        return Attributes(verb, path=info.non_resource_path, is_resource=False)
+    resource = info.resource
+    namespace = info.namespace
+    if resource is not None and resource.kind == "Namespace" and not resource.group:
+        namespace = info.name  # as kube-apiserver: a role in a namespace can be about the namespace itself
+    return Attributes(
         info.verb,
-        info.resource or info.plural,
-        subresource=info.subresource,
-        namespace=info.namespace,
-        name=info.name,
-        group=info.group,
-        why=why,
+        resource.group if resource is not None else info.group,
+        resource.plural if resource is not None else info.plural,
+        info.subresource,
+        namespace,
+        info.name or info.selected_name,
     )
 
 
-def _is_discovery(path: str) -> bool:
-    return any(path == root or path.startswith(f"{root}/") for root in DISCOVERY)
+def refusal(user: UserInfo, wanted: Attributes, why: str, resource: Resource | None = None) -> ApiFailure:
+    """The 403 of somebody who may not do something to a resource."""
+    return forbidden(
+        user.name,
+        wanted.verb,
+        resource or wanted.resource,
+        subresource=wanted.subresource,
+        namespace=wanted.namespace,
+        name=wanted.name,
+        group=wanted.group,
+        why=why,
+    )
 
 
 class NodeAccess:
@@ -70,6 +113,8 @@ class NodeAccess:
         """None when the node may, else why not ("" when there is no more to say)."""
         if info.resource is None:
             return None if info.virtual == "topics" and info.verb == "create" else ""
+        if not is_builtin(info.resource):
+            return ""
         match info.resource.kind:
             case "Pod":
                 return self._pod(info, request)
@@ -84,13 +129,20 @@ class NodeAccess:
             case "Module":
                 verbs = {"": ("get", *_LISTS), "data": ("get",)}
                 return None if info.verb in verbs.get(info.subresource, ()) else ""
-            case "ConfigMap" | "Secret":
+            case "ConfigMap" | "Secret" | "PersistentVolumeClaim":
                 return self._named(info) if not info.subresource else ""
+            case "ServiceAccount":
+                return self._account(info)
+            case "Service" | "Endpoints" | "EndpointSlice" | "Ingress" | "IngressClass":
+                # The node's listeners need them, as kube-proxy and an Ingress controller do.
+                return None if not info.subresource and info.verb in ("get", *_LISTS) else ""
             case "Checkpoint":
                 return self._named(info) if info.subresource in ("", "data") else ""
         return ""
 
     def _pod(self, info: RequestInfo, request: Request) -> str | None:
+        if info.subresource == "proxy":
+            return self._proxied(info)
         allowed = {
             "": ("get", "delete", "patch", *_LISTS),
             "status": _CHANGES,
@@ -108,6 +160,28 @@ class NodeAccess:
         if entry is None or is_bound(entry.obj, self._node):
             return None  # an absent pod is the handler's 404
         return self._unrelated()
+
+    def _proxied(self, info: RequestInfo) -> str | None:
+        """A pod that a Service of its namespace selects: the node's listeners pass requests on to it."""
+        name = (
+            info.name.rpartition(":")[0].rpartition(":")[2] or info.name
+        )  # "pod", "pod:port", "http:pod:port"
+        entry = self._store.get(resource_of("Pod").object_key(info.namespace, name))
+        if entry is None:
+            return "can only reach pods that a Service selects"
+        labels = entry.obj["metadata"].get("labels") or {}
+        services, _ = self._store.scan(resource_of("Service").object_key(info.namespace, ""))
+        for service in services:
+            selector = (service.obj.get("spec") or {}).get("selector") or {}
+            if selector and all(labels.get(key) == value for key, value in selector.items()):
+                return None
+        return "can only reach pods that a Service selects"
+
+    def _account(self, info: RequestInfo) -> str | None:
+        """The ServiceAccount of a pod bound to the node, and tokens for it (see identity/token_requests)."""
+        if info.subresource == "token":
+            return self._used(info, info.name) if info.verb == "create" else ""
+        return self._named(info) if not info.subresource else ""
 
     def _self(
         self, info: RequestInfo, subresources: tuple[str, ...], *, creates: bool, deletes: bool = False
@@ -133,6 +207,10 @@ class NodeAccess:
             return ""
         if not name or not info.namespace:
             return "can only read objects one by one"
+        return self._used(info, name)
+
+    def _used(self, info: RequestInfo, name: str) -> str | None:
+        assert info.resource is not None
         entries, _ = self._store.scan(resource_of("Pod").object_key(info.namespace, ""))
         for entry in entries:
             if is_bound(entry.obj, self._node) and name in names_in(entry.obj, info.resource.kind):
@@ -143,13 +221,25 @@ class NodeAccess:
         return f"no relationship found between node {self._node!r} and this object"
 
 
+def is_builtin(resource: Resource) -> bool:
+    """Whether it is the contract's kind of that name, and not a custom one of another group."""
+    return any(r.kind == resource.kind and r.group == resource.group for r in RESOURCES)
+
+
 def is_bound(pod: dict[str, Any], node: str) -> bool:
     """Whether a pod is bound to a node."""
     return bool((pod.get("spec") or {}).get("nodeName") == node)
 
 
 def names_in(pod: dict[str, Any], kind: str) -> Iterator[str]:
-    """The names of ConfigMaps, Secrets or Checkpoints that a pod uses: volumes, environment, restore-from."""
+    """The names of objects of a kind that a pod uses: volumes, environment, restore-from, its account."""
+    if kind == "ServiceAccount":
+        yield (pod.get("spec") or {}).get("serviceAccountName") or "default"
+        return
+    if kind == "PersistentVolumeClaim":
+        for row in (pod.get("spec") or {}).get("volumes") or []:
+            yield (row.get("persistentVolumeClaim") or {}).get("claimName", "")
+        return
     if kind == "Checkpoint":
         named = (pod["metadata"].get("annotations") or {}).get(NAMES.ann_restore_from)
         if named:
@@ -182,7 +272,7 @@ def admit(user: UserInfo, info: RequestInfo, old: dict[str, Any] | None, new: di
     Pods are looked at again here, since they may have been bound elsewhere since `authorize`.
     """
     node = node_of(user)
-    if node is None or info.resource is None:
+    if node is None or info.resource is None or not is_builtin(info.resource):
         return
     why = _fault(node, info, old, new)
     if why:

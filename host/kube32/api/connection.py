@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -22,7 +23,7 @@ class Connection(web.RequestHandler):
     `api_url_bytes` before a request is complete, or that is silent past TCP keep-alive loses its connection.
     """
 
-    __slots__ = ("_head_bytes", "_head_limit", "_limits", "_stall_timer", "_unsent")
+    __slots__ = ("_head_bytes", "_head_limit", "_limits", "_stall_timer", "_unsent", "raw")
 
     def __init__(self, manager: web.Server, limits: Limits, **options: Any) -> None:
         super().__init__(manager, **options)
@@ -31,6 +32,8 @@ class Connection(web.RequestHandler):
         self._head_bytes = 0
         self._stall_timer: asyncio.TimerHandle | None = None
         self._unsent = 0
+        # Takes what comes, b"" at the end, once the connection speaks another protocol than HTTP.
+        self.raw: Callable[[bytes], None] | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -47,6 +50,9 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Counts what comes before a request's headers are complete."""
+        if self.raw is not None:
+            self.raw(data)
+            return
         if not self.is_idle:
             super().data_received(data)
             return
@@ -74,6 +80,8 @@ class Connection(web.RequestHandler):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
+        if self.raw is not None:
+            self.raw(b"")
         super().connection_lost(exc)
 
     def _watch_stall(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kube32.api import admission, bodies, metadata, namespaces, tables
+from kube32.api import admission, bodies, claims, metadata, namespaces, tables
 from kube32.api.http import Request, Response, UserInfo
 from kube32.api.routes import RequestInfo
 from kube32.api.status import (
@@ -21,7 +21,17 @@ from kube32.api.status import (
     too_large,
 )
 from kube32.contract import Limits, Resource
-from kube32.store import AlreadyExists, Conflict, Entry, NotEncodable, NotFound, Store, TooLarge
+from kube32.store import (
+    AlreadyExists,
+    Conflict,
+    Entry,
+    NotEncodable,
+    NotFound,
+    ReadingStore,
+    Store,
+    TooLarge,
+    WatchHub,
+)
 
 if TYPE_CHECKING:
     from kube32.api.server import ApiServer
@@ -46,6 +56,16 @@ class Call:
         return self.server.store
 
     @property
+    def reads(self) -> ReadingStore:
+        """Where the kind's objects are read: the object store, or what is computed from it."""
+        return self.server.reader(self.resource)[0]
+
+    @property
+    def hub(self) -> WatchHub:
+        """The kind's watches."""
+        return self.server.reader(self.resource)[1]
+
+    @property
     def limits(self) -> Limits:
         """The server's limits."""
         return self.server.limits
@@ -65,7 +85,7 @@ class Call:
     def existing(self, name: str = "") -> Entry:
         """The object that the path names, or `name` in the path's collection; ApiFailure 404."""
         name = name or self.info.name
-        entry = self.store.get(self.resource.object_key(self.info.namespace, name))
+        entry = self.reads.get(self.resource.object_key(self.info.namespace, name))
         if entry is None:
             raise not_found(self.resource, name)
         return entry
@@ -192,6 +212,8 @@ def create(call: Call, obj: Object) -> Entry:
         namespaces.check_open(call.store, resource, namespace, obj["metadata"]["name"])
     if resource.kind == "Namespace":
         namespaces.prepare_create(obj)
+    if resource.builtin == "PersistentVolumeClaim":
+        claims.prepare_create(obj)
     admission.default(resource, obj)
     if resource.kind == "Pod":
         admission.pin_module(obj, call.server.modules)

@@ -1,114 +1,69 @@
-"""DELETE of one object or of a collection: preconditions, finalizers, graceful deletion."""
+"""DELETE of one object or of a collection: preconditions, finalizers, propagation, graceful deletion.
+
+What is said about dependents is left to the garbage collector in a finalizer of the owner, as in Kubernetes:
+foregroundDeletion until its blocking dependents are gone, orphan until they no longer name it.
+"""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from kube32.api import admission, bodies, crud, metadata, namespaces, pods, selectors
-from kube32.api.http import Request, Response
-from kube32.api.status import ApiFailure, Cause, bad_request, conflict, dump, invalid, success
+from kube32.api import crud, delete_options, metadata, namespaces, pods, tables
+from kube32.api import list as listing
+from kube32.api.delete_options import FOREGROUND, ORPHAN, Options
+from kube32.api.http import Response
+from kube32.api.status import ApiFailure, conflict, dump, success
+from kube32.contract import NAMES
 from kube32.store import Entry
 
-_POLICIES = ("Orphan", "Background", "Foreground")
-_RETURNED = ("Pod", "Namespace")
-
-
-@dataclass(slots=True)
-class Options:
-    """DeleteOptions from the body, or from the query without a body. `grace_s` None: the object's own."""
-
-    grace_s: int | None = None
-    uid: str = ""
-    resource_version: str = ""
-    dry_run: bool = False
+# Kinds whose deletion answers with the object even when it is gone.
+_RETURNED = ("Pod", "Namespace", "Service", "ServiceAccount", "PersistentVolumeClaim")
+_FINALIZER_OF = {FOREGROUND: NAMES.finalizer_foreground, ORPHAN: NAMES.finalizer_orphan}
 
 
 async def handle(call: crud.Call) -> Response:
-    """200 with a Status when the object is gone, else (and for pods and namespaces) with the object.
+    """200 with a Status when the object is gone, else (and for some kinds always) with the object.
 
     ApiFailure 400, 403, 404, 409, 413, 415, 422.
     """
-    options = await read_options(call)
+    options = await delete_options.read(call)
     entry, gone = remove(call, call.info.name, options)
-    if gone and call.resource.kind not in _RETURNED:
+    if gone and call.resource.builtin not in _RETURNED:
         details = {"name": call.info.name}
         if call.resource.group:
             details["group"] = call.resource.group
         details.update(kind=call.resource.plural, uid=entry.obj["metadata"]["uid"])
         return Response(200, dump(success(details)))
-    return crud.answer(call, 200, entry)
+    return crud.answer(call, 200 if gone or not options.accepted else 202, entry)
 
 
 async def handle_collection(call: crud.Call) -> Response:
-    """200 with a list of what was deleted; ApiFailure as `handle`."""
-    options = await read_options(call)
-    request = call.request
-    match = selectors.match_of(call.resource, request.q("labelSelector"), request.q("fieldSelector"))
+    """200 with a list of what was deleted, `limit` objects at most; ApiFailure as `handle`."""
+    options = await delete_options.read(call)
+    tables.negotiate(call.request.headers.get("Accept") or "")
+    limited = bool(call.request.q("limit"))
     removed: list[Entry] = []
-    for entry in call.store.scan(call.prefix)[0]:
-        if match is not None and not match(entry.obj):
-            continue
-        try:
-            removed.append(remove(call, entry.obj["metadata"]["name"], options)[0])
-        except ApiFailure as failure:
-            if failure.code != 404:
-                raise
-        # Watchers read between two deletions: their buffers are shorter than collections.
-        await asyncio.sleep(0)
-    resource = call.resource
-    head = {
-        "kind": f"{resource.kind}List",
-        "apiVersion": resource.api_version,
-        "metadata": {"resourceVersion": str(call.store.revision)},
-    }
-    items = b",".join(entry.value for entry in removed)
-    return Response(200, b"".join((orjson.dumps(head)[:-1], b',"items":[', items, b"]}")))
+    position = ""
+    while True:
+        page = listing.read(call, position)
+        for entry in page.entries:
+            removed.extend(await _remove_listed(call, entry, options))
+        position = page.token
+        if limited or not position:
+            return listing.answer(call, listing.Page(removed, call.store.revision, position))
 
 
-async def read_options(call: crud.Call) -> Options:
-    """The options of a deletion; ApiFailure 400, 413, 415, 422."""
-    data = await call.body()
-    body = _body(call.request, data) if data.strip() else _from_query(call.request)
-    admission.check_fields("DeleteOptions", body, "Ignore")
-    policy = body.get("propagationPolicy")
-    if policy is not None and policy not in _POLICIES:
-        supported = ", ".join(f'"{p}"' for p in _POLICIES)
-        message = f'Unsupported value: "{policy}": supported values: {supported}'
-        raise invalid("DeleteOptions", "", [Cause("propagationPolicy", "FieldValueNotSupported", message)])
-    preconditions = body.get("preconditions") or {}
-    grace = body.get("gracePeriodSeconds")
-    return Options(
-        None if grace is None else max(grace, 0) if grace >= 0 else 1,
-        preconditions.get("uid") or "",
-        preconditions.get("resourceVersion") or "",
-        crud.dry_run_of([*(body.get("dryRun") or ()), *call.request.query.get("dryRun", ())]),
-    )
-
-
-def _body(request: Request, data: bytes) -> dict[str, Any]:
+async def _remove_listed(call: crud.Call, entry: Entry, options: Options) -> list[Entry]:
     try:
-        value = bodies.parse(data, bodies.media_type(request))
-    except ValueError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
-    if not isinstance(value, dict):
-        raise bad_request(f"json: cannot unmarshal {bodies.type_name(value)} into DeleteOptions")
-    if value.get("kind") not in (None, "", "DeleteOptions"):
-        raise bad_request(f"decoded object cannot be converted to DeleteOptions: it is a {value['kind']}")
-    return value
-
-
-def _from_query(request: Request) -> dict[str, Any]:
-    body: dict[str, Any] = {}
-    grace = request.q("gracePeriodSeconds")
-    if grace:
-        if not grace.removeprefix("-").isdigit() or not grace.isascii() or len(grace) > 12:
-            raise bad_request(f'invalid gracePeriodSeconds "{grace}": it is not a number of seconds')
-        body["gracePeriodSeconds"] = int(grace)
-    if policy := request.q("propagationPolicy"):
-        body["propagationPolicy"] = policy
-    return body
+        found = [remove(call, entry.obj["metadata"]["name"], options)[0]]
+    except ApiFailure as failure:
+        if failure.code != 404:
+            raise
+        found = []
+    # Watchers read between two deletions: their buffers are shorter than collections.
+    await asyncio.sleep(0)
+    return found
 
 
 def remove(call: crud.Call, name: str, options: Options) -> tuple[Entry, bool]:
@@ -127,14 +82,17 @@ def remove(call: crud.Call, name: str, options: Options) -> tuple[Entry, bool]:
 
 def _remove(call: crud.Call, current: Entry, options: Options) -> tuple[Entry, bool]:
     resource, old = call.resource, current.obj
-    if resource.kind == "Namespace":
+    if resource.builtin == "Namespace":
         namespaces.check_mortal(old["metadata"]["name"])
     _check_preconditions(call, old, options)
     call.server.security.admit(call.user, call.info, old, None)
-    grace_s = pods.grace_s(old, options.grace_s, call.limits) if resource.kind == "Pod" else 0
+    grace_s = pods.grace_s(old, options.grace_s, call.limits) if resource.builtin == "Pod" else 0
     new = orjson.loads(current.value)
+    # A namespace is emptied whatever is said: nothing in it can outlive it.
+    if resource.builtin != "Namespace":
+        _set_finalizers(new["metadata"], options.propagation)
     metadata.mark_deleted(resource, new, grace_s)
-    if resource.kind == "Namespace":
+    if resource.builtin == "Namespace":
         namespaces.terminate(new)
     gone = metadata.is_finished(new)
     if options.dry_run:
@@ -142,6 +100,20 @@ def _remove(call: crud.Call, current: Entry, options: Options) -> tuple[Entry, b
     if gone:
         return crud.remove(call, current), True
     return crud.put(call, current, new), False
+
+
+def _set_finalizers(meta: dict[str, Any], propagation: str) -> None:
+    """What is to become of dependents; without a word about it the finalizers that are there decide."""
+    if not propagation:
+        return
+    kept = [f for f in meta.get("finalizers") or () if f not in _FINALIZER_OF.values()]
+    wanted = _FINALIZER_OF.get(propagation)
+    if wanted is not None:
+        kept.append(wanted)
+    if kept:
+        meta["finalizers"] = kept
+    else:
+        meta.pop("finalizers", None)
 
 
 def _check_preconditions(call: crud.Call, old: crud.Object, options: Options) -> None:

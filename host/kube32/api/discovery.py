@@ -8,39 +8,36 @@ import platform
 import re
 import sys
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import kube32
+from kube32.api.catalog import Catalog
 from kube32.api.documents import Document, document
 from kube32.api.http import Response
 from kube32.api.status import not_acceptable
 from kube32.api.tables import accepted
-from kube32.contract import NAMES, RESOURCES, Resource, Subresource
+from kube32.contract import NAMES, STORED, Resource, Subresource
 
 Object = dict[str, Any]
 _DISCOVERY_GROUP = "apidiscovery.k8s.io"
 _DISCOVERY_VERSIONS = ("v2", "v2beta1")
 _JSON = ("application/json", "application/*", "*/*")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_BINDINGS: Object = {
+    "resource": "bindings",
+    "responseKind": {"group": "", "version": "v1", "kind": "Binding"},
+    "scope": "Namespaced",
+    "singularResource": "binding",
+    "verbs": ["create"],
+}
 
 
-def group_versions() -> tuple[tuple[str, str], ...]:
-    """Every (group, version) that is served, the core group first."""
-    return tuple(sorted({(r.group, r.version) for r in RESOURCES}))
-
-
-def resources_of(group: str, version: str) -> tuple[Resource, ...]:
-    """The kinds of one group's version."""
-    return tuple(r for r in RESOURCES if (r.group, r.version) == (group, version))
-
-
-def handle(path: str, accept: str, if_none_match: str = "") -> Response | None:
+def handle(catalog: Catalog, path: str, accept: str, if_none_match: str = "") -> Response | None:
     """The answer to a GET of a discovery path; None when the path is none. ApiFailure 406."""
     path = path.rstrip("/") or "/"
     if path in ("/api", "/apis"):
-        return _roots(path, accept, if_none_match)
-    found = _documents().get(path)
+        return _roots(catalog, path, accept, if_none_match)
+    found = _documents(catalog).get(path)
     if found is None:
         return None
     if accept and not any(media in _JSON for media, _ in accepted(accept)):
@@ -48,33 +45,40 @@ def handle(path: str, accept: str, if_none_match: str = "") -> Response | None:
     return found.response(if_none_match)
 
 
-def _roots(path: str, accept: str, if_none_match: str) -> Response:
+def _roots(catalog: Catalog, path: str, accept: str, if_none_match: str) -> Response:
     """/api and /apis: aggregated for those who ask for it first."""
     for media, parameters in accepted(accept) or [("*/*", {})]:
         if media not in _JSON:
             continue
         wanted, version = parameters.get("as"), parameters.get("v", "")
         if wanted is None:
-            return _documents()[path].response(if_none_match)
+            return _documents(catalog)[path].response(if_none_match)
         if (
             wanted == "APIGroupDiscoveryList"
             and parameters.get("g") == _DISCOVERY_GROUP
             and version in _DISCOVERY_VERSIONS
         ):
             content_type = f"application/json;g={_DISCOVERY_GROUP};v={version};as={wanted}"
-            return _aggregated(path, version).response(if_none_match, content_type=content_type)
+            found = catalog.derived(
+                ("aggregated", path, version), lambda: _aggregated(catalog, path, version)
+            )
+            return found.response(if_none_match, content_type=content_type)
     raise not_acceptable()
 
 
-@cache
-def _documents() -> dict[str, Document]:
-    made = {"/version": document(version_info()), "/api": document(_core_versions())}
-    made["/apis"] = document({"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups()})
-    for group in _groups():
+def _documents(catalog: Catalog) -> dict[str, Document]:
+    return catalog.derived("discovery", lambda: _made_documents(catalog))
+
+
+def _made_documents(catalog: Catalog) -> dict[str, Document]:
+    groups = _groups(catalog)
+    made = {"/version": document(version_info()), "/api": document(_core_versions(catalog))}
+    made["/apis"] = document({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    for group in groups:
         made[f"/apis/{group['name']}"] = document({"kind": "APIGroup", "apiVersion": "v1", **group})
-    for group_name, version in group_versions():
+    for group_name, version in catalog.group_versions():
         path = f"/apis/{group_name}/{version}" if group_name else f"/api/{version}"
-        made[path] = document(_resource_list(group_name, version))
+        made[path] = document(_resource_list(catalog, group_name, version))
     paths = sorted({*made, "/healthz", "/livez", "/readyz", "/openapi/v2", "/openapi/v3"})
     made["/"] = document({"paths": paths})
     return made
@@ -99,33 +103,26 @@ def version_info() -> Object:
     }
 
 
-def _core_versions() -> Object:
-    versions = [version for group, version in group_versions() if not group]
+def _core_versions(catalog: Catalog) -> Object:
+    versions = [version for group, version in catalog.group_versions() if not group]
     address = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
     return {"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": address}
 
 
-def _groups() -> list[Object]:
+def _groups(catalog: Catalog) -> list[Object]:
     groups: dict[str, list[Object]] = {}
-    for group, version in group_versions():
+    for group, version in catalog.group_versions():
         if group:
             entry = {"groupVersion": f"{group}/{version}", "version": version}
             groups.setdefault(group, []).append(entry)
     return [{"name": n, "versions": v, "preferredVersion": v[0]} for n, v in groups.items()]
 
 
-def _resource_list(group: str, version: str) -> Object:
-    rows = [row for resource in resources_of(group, version) for row in _rows(resource)]
+def _resource_list(catalog: Catalog, group: str, version: str) -> Object:
+    rows = [row for resource in catalog.resources_of(group, version) for row in _rows(resource)]
     if not group:
-        rows.append(
-            {
-                "name": "bindings",
-                "singularName": "binding",
-                "namespaced": True,
-                "kind": "Binding",
-                "verbs": ["create"],
-            }
-        )
+        bindings = {"name": "bindings", "singularName": "binding", "namespaced": True, "kind": "Binding"}
+        rows.append({**bindings, "verbs": ["create"]})
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -137,7 +134,7 @@ def _resource_list(group: str, version: str) -> Object:
 def _rows(resource: Resource) -> Iterable[Object]:
     row: Object = {
         "name": resource.plural,
-        "singularName": resource.kind.lower(),
+        "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": list(resource.verbs),
@@ -146,16 +143,20 @@ def _rows(resource: Resource) -> Iterable[Object]:
         row["shortNames"] = list(resource.short_names)
     if resource.categories:
         row["categories"] = list(resource.categories)
-    row["storageVersionHash"] = _storage_hash(resource)
+    if resource.storage == STORED:
+        row["storageVersionHash"] = _storage_hash(resource)
     yield row
     for sub in resource.subresources.values():
-        yield {
+        sub_row: Object = {
             "name": f"{resource.plural}/{sub.name}",
             "singularName": "",
             "namespaced": resource.namespaced,
             "kind": sub.kind or resource.kind,
             "verbs": list(sub.verbs),
         }
+        if sub.version:
+            sub_row.update(group=sub.group, version=sub.version)
+        yield sub_row
 
 
 def _storage_hash(resource: Resource) -> str:
@@ -163,12 +164,14 @@ def _storage_hash(resource: Resource) -> str:
     return base64.b64encode(hashlib.sha256(named.encode()).digest()[:8]).decode()
 
 
-@cache
-def _aggregated(path: str, version: str) -> Document:
+def _aggregated(catalog: Catalog, path: str, version: str) -> Document:
     groups: dict[str, list[Object]] = {}
-    for group, group_version in group_versions():
+    for group, group_version in catalog.group_versions():
         if bool(group) == (path == "/apis"):
-            resources = [_aggregated_resource(r) for r in resources_of(group, group_version)]
+            resources = [_aggregated_resource(r) for r in catalog.resources_of(group, group_version)]
+            if not group:
+                resources.append(_BINDINGS)
+            resources.sort(key=lambda row: str(row["resource"]))
             groups.setdefault(group, []).append(
                 {"version": group_version, "resources": resources, "freshness": "Current"}
             )
@@ -188,7 +191,7 @@ def _aggregated_resource(resource: Resource) -> Object:
         "resource": resource.plural,
         "responseKind": _gvk(resource, resource.kind),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": resource.kind.lower(),
+        "singularResource": resource.singular,
         "verbs": list(resource.verbs),
     }
     if resource.short_names:
@@ -203,7 +206,11 @@ def _aggregated_resource(resource: Resource) -> Object:
 def _aggregated_sub(resource: Resource, sub: Subresource) -> Object:
     return {
         "subresource": sub.name,
-        "responseKind": _gvk(resource, sub.kind or resource.kind),
+        "responseKind": {
+            "group": sub.group if sub.version else resource.group,
+            "version": sub.version or resource.version,
+            "kind": sub.kind or resource.kind,
+        },
         "verbs": list(sub.verbs),
     }
 

@@ -4,12 +4,12 @@ from kube32.api import crud
 from kube32.api.http import Request, Response
 from kube32.api.list import check_version
 from kube32.api.routes import RequestInfo
-from kube32.store import Store
+from kube32.store import ReadingStore
 
 _PLAIN = (None, "application/json", "*/*")
 
 
-def stored(store: Store, request: Request, info: RequestInfo) -> Response | None:
+def stored(store: ReadingStore, request: Request, info: RequestInfo) -> Response | None:
     """The short way of a GET without options that takes JSON; None when `handle` has to look closer."""
     if request.query_string or info.resource is None or request.headers.get("Accept") not in _PLAIN:
         return None
@@ -20,5 +20,5 @@ def stored(store: Store, request: Request, info: RequestInfo) -> Response | None
 def handle(call: crud.Call) -> Response:
     """200 with the object; ApiFailure 404, 406, 504."""
     if call.request.query_string:
-        check_version(call.store, call.request.q("resourceVersion"))
+        check_version(call.reads, call.request.q("resourceVersion"))
     return crud.answer(call, 200, call.existing())

@@ -16,11 +16,12 @@ _NO_QUERY: dict[str, list[str]] = {}
 
 @dataclass(slots=True)
 class UserInfo:
-    """Who asks, as authentication found it."""
+    """Who asks, as authentication found it. `extra` are its credential's further facts."""
 
     name: str
     groups: tuple[str, ...]
     uid: str = ""
+    extra: dict[str, list[str]] = field(default_factory=dict)
 
 
 class BodyCut(Exception):
@@ -30,8 +31,9 @@ class BodyCut(Exception):
 class Request:
     """One request. `path` is percent-encoded and without the query; `body` is bytes or chunks as they arrive.
 
-    `content_length` is None when it is unknown. `user` is set by the server after authentication. `remote` is
-    set for what came over a socket: its watches count against the stream cap.
+    `content_length` is None when it is unknown. `user` is set by the server after authentication;
+    `impersonator` is who really asks when that is another. `remote` is set for what came over a socket: its
+    watches count against the stream cap.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Request:
         "_query",
         "content_length",
         "headers",
+        "impersonator",
         "method",
         "path",
         "peer_certificate",
@@ -66,6 +69,7 @@ class Request:
         self.headers: Mapping[str, str] = CIMultiDict() if headers is None else headers
         self.peer_certificate = peer_certificate
         self.user = user
+        self.impersonator: UserInfo | None = None
         self.remote = remote
         self._body = b"" if body is None else body
         self.content_length = len(self._body) if isinstance(self._body, bytes) else content_length

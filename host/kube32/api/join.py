@@ -164,7 +164,7 @@ async def _issue(server: "ApiServer", request: Request, user: UserInfo, spec: Jo
 
 def _own_token(request: Request) -> str:
     """The token that the node came with: it keeps it, so that a lost answer does no harm."""
-    if request.peer_certificate:
+    if request.peer_certificate or request.impersonator is not None:
         return ""
     return request.headers.get("Authorization", "").partition(" ")[2].strip()
 

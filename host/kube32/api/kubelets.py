@@ -20,7 +20,7 @@ from yarl import URL
 from kube32.api.http import BodyCut
 from kube32.api.pki import node_server_name
 from kube32.api.status import ApiFailure, not_found
-from kube32.contract import Limits, resource_of, text
+from kube32.contract import NAMES, Limits, resource_of, text
 from kube32.store import Store
 
 _CHUNK = 65536
@@ -238,4 +238,7 @@ def _failure(node: str, address: str, error: Exception) -> ApiFailure:
         cause = "it closed the connection"
     message = text("answers", "node_unreachable", node=node, address=address, cause=cause)
     reason = "ServiceUnavailable" if code != 504 else None
-    return ApiFailure(code, message, reason=reason)
+    failed = ApiFailure(code, message, reason=reason)
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+        failed.headers[NAMES.header_not_delivered] = "true"
+    return failed

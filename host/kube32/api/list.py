@@ -15,7 +15,7 @@ from kube32.api import crud, selectors, tables
 from kube32.api.http import Request, Response
 from kube32.api.status import Cause, bad_request, dump, expired, invalid, version_too_large
 from kube32.contract import text
-from kube32.store import Entry, Store
+from kube32.store import Entry, ReadingStore
 
 _MATCHES = ("Exact", "NotOlderThan")
 _SCAN_ITEMS = 500
@@ -42,10 +42,15 @@ class Position:
 
 def handle(call: crud.Call) -> Response:
     """200 with the list; ApiFailure 400, 406, 410, 422, 504."""
+    tables.negotiate(call.request.headers.get("Accept") or "")
+    return answer(call, read(call))
+
+
+def answer(call: crud.Call, page: Page) -> Response:
+    """200 with a page in the form that the Accept header asks for; ApiFailure 400, 406."""
     request = call.request
     view = tables.negotiate(request.headers.get("Accept") or "")
     include = tables.include_of(request.q("includeObject")) if view.is_table else ""
-    page = read(call)
     if view is tables.View.JSON:
         body = _json(call, page)
     else:
@@ -80,26 +85,28 @@ def _json(call: crud.Call, page: Page) -> bytes:
     return b"".join((orjson.dumps(head)[:-1], b',"items":[', items, b"]}"))
 
 
-def read(call: crud.Call) -> Page:
-    """The objects that a list asks for; ApiFailure 400, 410, 422, 504."""
+def read(call: crud.Call, token: str = "") -> Page:
+    """The objects that a list asks for, from the request's continue token or a later page's; ApiFailure 400,
+    410, 422, 504.
+    """
     request = call.request
-    if not request.query_string:
+    if not request.query_string and not token:
         return _page(call, None, call.limits.api_list_page_items, Position())
     match = selectors.match_of(call.resource, request.q("labelSelector"), request.q("fieldSelector"))
     check_options(request)
-    check_version(call.store, request.q("resourceVersion"))
+    check_version(call.reads, request.q("resourceVersion"))
     if request.q("resourceVersionMatch") == "Exact":
-        asked, current = int(request.q("resourceVersion")), call.store.revision
+        asked, current = int(request.q("resourceVersion")), call.reads.revision
         if asked < current:
             raise expired(text("answers", "expired", asked=asked, oldest=current))
     limit = min(_limit(request) or call.limits.api_list_page_items, call.limits.api_list_page_items)
-    position = _decode(request.q("continue"))
-    if position.revision > call.store.revision:
-        raise expired(text("answers", "expired", asked=position.revision, oldest=call.store.revision))
+    position = _decode(token or request.q("continue"))
+    if position.revision > call.reads.revision:
+        raise expired(text("answers", "expired", asked=position.revision, oldest=call.reads.revision))
     return _page(call, match, limit, position)
 
 
-def check_version(store: Store, value: str) -> None:
+def check_version(store: ReadingStore, value: str) -> None:
     """ApiFailure 400 for a resourceVersion that is no number, 504 for one that was not given out yet."""
     if value in ("", "0"):
         return
@@ -165,7 +172,7 @@ def _limit(request: Request) -> int:
 
 
 def _page(call: crud.Call, match: selectors.Match | None, limit: int, position: Position) -> Page:
-    prefix, store = call.prefix, call.store
+    prefix, store = call.prefix, call.reads
     after = prefix + position.last if position.last else ""
     if match is None:
         found, revision = store.scan(prefix, after=after, limit=limit + 1)
@@ -181,7 +188,7 @@ def _page(call: crud.Call, match: selectors.Match | None, limit: int, position: 
 
 
 def _matching(
-    store: Store, prefix: str, after: str, match: selectors.Match, wanted: int
+    store: ReadingStore, prefix: str, after: str, match: selectors.Match, wanted: int
 ) -> tuple[list[Entry], int]:
     found: list[Entry] = []
     revision = store.revision

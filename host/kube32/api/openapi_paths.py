@@ -6,18 +6,17 @@ from typing import Any
 from kube32.api import openapi_schemas
 from kube32.api.openapi_schemas import kind_reference, list_name, reference
 from kube32.api.openapi_schemas import to_v2 as schema_to_v2
-from kube32.contract import Resource, Subresource
+from kube32.contract import Resource, Subresource, offers
 
 Object = dict[str, Any]
 _METHODS = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
-_PATCHES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
+_STRATEGIC = "application/strategic-merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
+_PATCHES = ("application/json-patch+json", "application/merge-patch+json", _STRATEGIC, _APPLY)
 _ACTIONS = {"create": "post", "update": "put", "watch": "watchlist"}
 _BYTES: Object = {"type": "string", "format": "binary"}
 _OWN_BODIES = ("data", "proxy", "log", "replacement")
+_ANSWERED_BY_STATUS = ("Binding", "Eviction")
 
 
 def _parameter(name: str, kind: str, description: str) -> Object:
@@ -37,7 +36,7 @@ _WRITE = [
         "warning, Strict refuses the request.",
     ),
 ]
-_FORCE = _parameter("force", "boolean", "For server-side apply, which is not offered.")
+_FORCE = _parameter("force", "boolean", "For server-side apply: take fields over from other managers.")
 _LIST = [
     _parameter("allowWatchBookmarks", "boolean", "Send BOOKMARK events now and then."),
     _parameter("continue", "string", "The token of the list before, for the items that follow."),
@@ -69,22 +68,31 @@ _NAMESPACE = _path_parameter("namespace", "Namespace of the object.")
 _NAME = _path_parameter("name", "Name of the object.")
 
 
-def paths(resources: Iterable[Resource]) -> Object:
-    """All paths of some kinds."""
+def paths(resources: Iterable[Resource], profile: str) -> Object:
+    """All paths of some kinds, as a profile has them."""
     made: Object = {}
     for resource in resources:
-        if resource.namespaced:
+        if resource.namespaced and "list" in resource.verbs:
             everywhere = {"get": _operation(resource, "list", "ForAllNamespaces"), "parameters": _LIST}
             made[resource.collection_path()] = everywhere
         scope = [_NAMESPACE] if resource.namespaced else []
         collection = _collection(resource)
         made[collection] = _item(resource, ("list", "create", "deletecollection"), scope)
-        made[f"{collection}/{{name}}"] = _item(
-            resource, ("get", "update", "patch", "delete"), [_NAME, *scope]
-        )
+        one = _item(resource, ("get", "update", "patch", "delete"), [_NAME, *scope])
+        if len(one) > 1:
+            made[f"{collection}/{{name}}"] = one
         for sub in resource.subresources.values():
             made[f"{collection}/{{name}}/{sub.name}"] = _sub_item(resource, sub, [_NAME, *scope])
+    for item in made.values():
+        _narrow_patches(item, offers(profile, "server_side_apply"))
     return made
+
+
+def _narrow_patches(item: Object, applies: bool) -> None:
+    """Server-side apply is named only where the profile has it."""
+    content = item.get("patch", {}).get("requestBody", {}).get("content")
+    if content and not applies:
+        content.pop(_APPLY, None)
 
 
 def _collection(resource: Resource) -> str:
@@ -114,7 +122,8 @@ def _operation(resource: Resource, verb: str, suffix: str = "") -> Object:
     if verb in ("create", "update"):
         operation["requestBody"] = _body(("*/*",), reference(resource.openapi))
     elif verb == "patch":
-        operation["requestBody"] = _body(_PATCHES, reference(openapi_schemas.PATCH))
+        patches = tuple(p for p in _PATCHES if p != _STRATEGIC or resource.builtin)
+        operation["requestBody"] = _body(patches, reference(openapi_schemas.PATCH))
     elif verb in ("delete", "deletecollection"):
         operation["requestBody"] = _body(("*/*",), kind_reference("DeleteOptions"), required=False)
         operation["responses"] = _responses(kind_reference("Status"))
@@ -125,16 +134,18 @@ def _sub_item(resource: Resource, sub: Subresource, parameters: list[Object]) ->
     item: Object = {"parameters": parameters}
     for verb in sub.verbs:
         operation = _operation(resource, verb, sub.name.title())
-        operation["x-kubernetes-group-version-kind"] = _gvk(resource, sub.kind or resource.kind)
+        operation["x-kubernetes-group-version-kind"] = _sub_gvk(resource, sub)
         if sub.name in _OWN_BODIES:
             operation["responses"] = _responses(_BYTES if verb == "get" else reference(resource.openapi))
             operation["parameters"] = []
             operation.pop("requestBody", None)
             if verb in ("create", "update", "patch"):
                 operation["requestBody"] = _body(("*/*",), _BYTES, required=False)
-        elif sub.kind and verb == "create":
-            operation["requestBody"] = _body(("*/*",), kind_reference(sub.kind))
-            operation["responses"] = _responses(kind_reference("Status"), created=True)
+        elif sub.kind:
+            answer = "Status" if sub.kind in _ANSWERED_BY_STATUS else sub.kind
+            operation["responses"] = _responses(kind_reference(answer), created=verb == "create")
+            if verb in ("create", "update"):
+                operation["requestBody"] = _body(("*/*",), kind_reference(sub.kind))
         item[_METHODS[verb]] = operation
     return item
 
@@ -179,6 +190,12 @@ def _body(media_types: tuple[str, ...], schema: Object, *, required: bool = True
 
 def _gvk(resource: Resource, kind: str) -> Object:
     return {"group": resource.group, "version": resource.version, "kind": kind}
+
+
+def _sub_gvk(resource: Resource, sub: Subresource) -> Object:
+    if not sub.version:
+        return _gvk(resource, sub.kind or resource.kind)
+    return {"group": sub.group, "version": sub.version, "kind": sub.kind}
 
 
 def to_v2(item: Object) -> Object:

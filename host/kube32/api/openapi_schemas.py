@@ -5,6 +5,8 @@ from functools import cache
 from typing import Any
 
 from kube32.api import scalars, schemas
+from kube32.api.custom import openapi
+from kube32.api.custom.resource import CustomResource
 from kube32.contract import RESOURCES, Resource
 
 Object = dict[str, Any]
@@ -12,6 +14,8 @@ _REF = "#/components/schemas/"
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 # Bodies and answers of every group, beside its kinds.
 _COMMON = ("DeleteOptions", "Status")
+# What Swagger 2.0 has no words for.
+_ONLY_V3 = ("oneOf", "anyOf", "not", "nullable")
 # The body of every patch.
 PATCH = f"{_META}.Patch"
 
@@ -53,10 +57,16 @@ def components(resources: Iterable[Resource]) -> Object:
     made: Object = {}
     todo: list[str] = list(_COMMON)
     for resource in resources:
-        made[list_name(resource)] = _list(resource)
-        todo += [resource.kind, *(s.kind for s in resource.subresources.values() if s.kind)]
+        if "list" in resource.verbs:
+            made[list_name(resource)] = _list(resource)
+        if isinstance(resource, CustomResource):
+            made[resource.openapi] = openapi.component(resource)
+            todo.append("ObjectMeta")
+        else:
+            todo.append(resource.kind)
+        todo += [s.kind for s in resource.subresources.values() if s.kind]
     todo.append("ListMeta")
-    made[PATCH] = {"type": "object", "description": "A JSON, merge or strategic merge patch."}
+    made[PATCH] = {"type": "object", "description": "A JSON, merge, strategic merge or apply patch."}
     while todo:
         shape = schemas.shapes().get(todo.pop())
         if shape is not None and shape.full_name not in made:
@@ -72,7 +82,7 @@ def _list(resource: Resource) -> Object:
         "required": ["items"],
         "properties": {
             "apiVersion": {"type": "string", "description": "Version of the object's schema."},
-            "kind": {"type": "string", "description": f"{resource.kind}List"},
+            "kind": {"type": "string", "description": resource.list_kind},
             "metadata": _described(reference(known["ListMeta"].full_name), known["ListMeta"].doc),
             "items": {
                 "type": "array",
@@ -81,7 +91,7 @@ def _list(resource: Resource) -> Object:
             },
         },
         "x-kubernetes-group-version-kind": [
-            {"group": resource.group, "version": resource.version, "kind": f"{resource.kind}List"}
+            {"group": resource.group, "version": resource.version, "kind": resource.list_kind}
         ],
     }
 
@@ -146,21 +156,24 @@ def _type(kind: schemas.Type, todo: list[str], made: Object) -> Object:
     return reference(name)
 
 
-def to_v2(value: Any) -> Any:
-    """Schemas in the dialect of Swagger 2.0: other reference paths, no allOf around a reference, no oneOf."""
+def to_v2(value: Any, *, names: bool = False) -> Any:
+    """Schemas in the dialect of Swagger 2.0: other reference paths, no allOf around a reference, no alternatives.
+
+    `names`: the keys are names of fields, not words of the schema.
+    """
     if isinstance(value, list):
         return [to_v2(item) for item in value]
     if not isinstance(value, dict):
         return value
-    made = {key: to_v2(item) for key, item in value.items()}
+    if names:
+        return {key: to_v2(item) for key, item in value.items()}
+    made = {key: to_v2(item, names=key == "properties") for key, item in value.items() if key not in _ONLY_V3}
     if isinstance(made.get("$ref"), str):
         made["$ref"] = made["$ref"].replace(_REF, "#/definitions/")
-    wrapped = made.get("allOf")
-    if isinstance(wrapped, list) and len(wrapped) == 1:
-        del made["allOf"]
+    wrapped = made.pop("allOf", None)
+    if isinstance(wrapped, list) and len(wrapped) == 1 and "$ref" in wrapped[0]:
         made.pop("default", None)
         made.update(wrapped[0])
-    if isinstance(made.get("oneOf"), list):
-        del made["oneOf"]
+    if isinstance(value.get("oneOf"), list) and "type" not in made:
         made["type"] = "string"
     return made

@@ -47,14 +47,19 @@ class Pair:
     @property
     def key_pem(self) -> str:
         """The key, PKCS #8 without a password."""
-        return self.key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ).decode()
+        return key_pem(self.key)
 
     @property
     def cert_pem(self) -> str:
         """The certificate."""
         return self.cert.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> str:
+    """A key as PEM, PKCS #8 without a password."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -196,6 +201,18 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         return Pair(key, self.issue(key.public_key(), user, groups, names=names, server=server))
 
+    def sign_user(self, request_pem: str, user: str, groups: tuple[str, ...]) -> x509.Certificate:
+        """The client certificate for a user's request; RequestRefused when it names anybody else."""
+        request = checked_request(request_pem)
+        names = [str(part.value) for part in request.subject if part.oid == NameOID.COMMON_NAME]
+        asked = [str(part.value) for part in request.subject if part.oid == NameOID.ORGANIZATION_NAME]
+        if names != [user] or len(list(request.subject)) != 1 + len(asked) or set(asked) != set(groups):
+            told = ", ".join([*(f"O={group}" for group in groups), f"CN={user}"])
+            raise RequestRefused(f"its subject must be {told} and nothing else")
+        if _requested_names(request):
+            raise RequestRefused("a client certificate has no subject alternative names")
+        return self.issue(_request_key(request), user, groups)
+
     def server_pair(self, directory: Path, names: Iterable[str]) -> Pair:
         """The API server's serving pair in `directory`; issued again when the names or the CA are others."""
         wanted = general_names(names)
@@ -235,21 +252,28 @@ class Authority:
 
 def read_request(pem: str, node: str) -> x509.CertificateSigningRequest:
     """A node's request with its signature, key and subject checked; RequestRefused."""
+    request = checked_request(pem)
+    subject = sorted((part.oid.dotted_string, str(part.value)) for part in request.subject)
+    user = f"{NAMES.user_node_prefix}{node}"
+    wanted = {NameOID.COMMON_NAME: user, NameOID.ORGANIZATION_NAME: NAMES.group_nodes}
+    if subject != sorted((oid.dotted_string, value) for oid, value in wanted.items()):
+        raise RequestRefused(f"its subject must be O={NAMES.group_nodes}, CN={user} and nothing else")
+    return request
+
+
+def checked_request(pem: str) -> x509.CertificateSigningRequest:
+    """A certificate request with its signature and key checked and its subject readable; RequestRefused."""
     try:
         request = x509.load_pem_x509_csr(pem.encode())
         signed = request.is_signature_valid
         key = request.public_key()
-        subject = sorted((part.oid.dotted_string, str(part.value)) for part in request.subject)
+        list(request.subject)
     except (ValueError, UnsupportedAlgorithm, InvalidSignature) as error:
         raise RequestRefused("not a PEM certificate request") from error
     if not signed:
         raise RequestRefused("its signature does not match its key")
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise RequestRefused("its key is not ECDSA P-256")
-    user = f"{NAMES.user_node_prefix}{node}"
-    wanted = {NameOID.COMMON_NAME: user, NameOID.ORGANIZATION_NAME: NAMES.group_nodes}
-    if subject != sorted((oid.dotted_string, value) for oid, value in wanted.items()):
-        raise RequestRefused(f"its subject must be O={NAMES.group_nodes}, CN={user} and nothing else")
     return request
 
 

@@ -50,7 +50,10 @@ async def pod_proxy(server: "ApiServer", request: Request, info: RequestInfo) ->
     that no pod takes.
     """
     name = pod_name(info.name)
-    node = running_on(server, info.namespace, name)
+    try:
+        node = running_on(server, info.namespace, name)
+    except ApiFailure as failure:
+        raise undelivered(failure) from None
     limited = _Limited(request, server.limits)
     headers, body = _outgoing(request, limited)
     path = f"/proxy/{quote(info.namespace, safe='')}/{quote(name, safe='')}/{info.rest}"
@@ -65,8 +68,14 @@ async def pod_proxy(server: "ApiServer", request: Request, info: RequestInfo) ->
     if NAMES.header_not_here in stream.headers:
         # The pod moved away while the request was on its way, or its new node has not heard of it yet.
         await stream.aclose()
-        raise unavailable(text("answers", "moving", pod=name), server.limits.pod_retry_after_s)
+        raise undelivered(unavailable(text("answers", "moving", pod=name), server.limits.pod_retry_after_s))
     return passed_on(stream)
+
+
+def undelivered(failure: ApiFailure) -> ApiFailure:
+    """Marks a failure: no pod saw anything of the request, another one may be asked."""
+    failure.headers[NAMES.header_not_delivered] = "true"
+    return failure
 
 
 def pod_name(asked: str) -> str:
@@ -85,13 +94,18 @@ def _is_port(port: str) -> bool:
     return len(port) <= 15 and port.isascii() and port.replace("-", "a").isalnum()
 
 
-def running_on(server: "ApiServer", namespace: str, name: str) -> str:
-    """The node of a running pod; ApiFailure 404 or 503."""
+def existing_pod(server: "ApiServer", namespace: str, name: str) -> dict[str, Any]:
+    """A pod; ApiFailure 404."""
     resource = resource_of("Pod")
     entry = server.store.get(resource.object_key(namespace, name))
     if entry is None:
         raise not_found(resource, name)
-    pod: dict[str, Any] = entry.obj
+    return entry.obj
+
+
+def running_on(server: "ApiServer", namespace: str, name: str) -> str:
+    """The node of a running pod; ApiFailure 404 or 503."""
+    pod = existing_pod(server, namespace, name)
     node = (pod.get("spec") or {}).get("nodeName")
     phase = (pod.get("status") or {}).get("phase")
     if not node or phase != "Running":

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
+from kube32.api.catalog import Catalog
 from kube32.api.status import ApiFailure, bad_request, method_not_allowed
-from kube32.contract import RESOURCES, Resource
+from kube32.contract import Resource, resource_of
 
-_BY_GROUP: dict[tuple[str, str], dict[str, Resource]] = {}
-for _r in RESOURCES:
-    _BY_GROUP.setdefault((_r.group, _r.version), {})[_r.plural] = _r
-_NAMESPACES = _BY_GROUP["", "v1"]["namespaces"]
+_OF_NAMESPACES = resource_of("Namespace").subresources
 _OBJECT_VERBS = {
     "GET": "get",
     "HEAD": "get",
@@ -23,7 +21,15 @@ _OBJECT_VERBS = {
 _COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "POST": "create", "DELETE": "deletecollection"}
 _REMEMBERED = 512
 _METHODS = frozenset(_OBJECT_VERBS)
-_VIRTUAL = {("", "v1", "bindings"), ("kube32.io", "v1", "join"), ("kube32.io", "v1", "topics")}
+_VIRTUAL = {
+    ("", "v1", "bindings"),
+    ("kube32.io", "v1", "join"),
+    ("kube32.io", "v1", "topics"),
+    ("kube32.io", "v1", "users"),
+}
+# Virtual resources without a namespace, and those whose path names one thing: always, or where it is given.
+_CLUSTER_WIDE = ("join", "users")
+_NAMED = {"topics": (True,), "users": (True, False)}
 
 
 @dataclass(slots=True)
@@ -32,9 +38,9 @@ class RequestInfo:
 
     `rest` is what follows the subresource, still percent-encoded, without its leading "/" (`has_rest` tells
     "x" from "x/"). `resource` is None for paths that are no stored kind: then `virtual` is "join", "topics"
-    (name = topic) or "bindings", or "" for what is not served. `selected_name` is the name that a list is
-    narrowed to by fieldSelector=metadata.name=..., for the authorizer. For paths that are no resource only
-    `verb` (the method in lower case) and `non_resource_path` count.
+    (name = topic), "users" (name = user or "") or "bindings", or "" for what is not served. `selected_name` is
+    the name that a list is narrowed to by fieldSelector=metadata.name=..., for the authorizer. For paths that
+    are no resource only `verb` (the method in lower case) and `non_resource_path` count.
     """
 
     verb: str
@@ -66,7 +72,7 @@ def decode_segment(segment: str) -> str:
     return segment
 
 
-def parse(method: str, path: str, query: Mapping[str, Sequence[str]]) -> RequestInfo:
+def parse(method: str, path: str, query: Mapping[str, Sequence[str]], catalog: Catalog) -> RequestInfo:
     """What a request asks for. ApiFailure 400 for a malformed path, 405 for a method nobody allows."""
     if method not in _METHODS:
         raise method_not_allowed()
@@ -76,16 +82,18 @@ def parse(method: str, path: str, query: Mapping[str, Sequence[str]]) -> Request
     if "%" in path or ".." in path or not path.isprintable():
         _check(parts)
     if len(parts) > 3 and parts[3] and parts[1] == "api":
-        return _resource_info(method, "", parts[2], parts, 3, query)
+        return _resource_info(method, catalog, "", parts[2], parts, 3, query)
     if len(parts) > 4 and parts[4] and parts[1] == "apis":
-        return _resource_info(method, parts[2], parts[3], parts, 4, query)
+        return _resource_info(method, catalog, parts[2], parts[3], parts, 4, query)
     return RequestInfo(method.lower(), is_resource=False, non_resource_path=path)
 
 
 @lru_cache(_REMEMBERED)
-def parse_get(path: str) -> RequestInfo:
-    """What a GET without a query asks for. The answer is shared: whoever gets it does not change it."""
-    return parse("GET", path, {})
+def parse_get(path: str, catalog: Catalog, _generation: int) -> RequestInfo:
+    """What a GET without a query asks for, in a generation of the catalog. The answer is shared: whoever gets it
+    does not change it.
+    """
+    return parse("GET", path, {}, catalog)
 
 
 def _check(parts: list[str]) -> None:
@@ -101,6 +109,7 @@ def _check(parts: list[str]) -> None:
 
 def _resource_info(
     method: str,
+    catalog: Catalog,
     group: str,
     version: str,
     parts: list[str],
@@ -108,9 +117,9 @@ def _resource_info(
     query: Mapping[str, Sequence[str]],
 ) -> RequestInfo:
     """`parts[at]` is the first segment after the group's version."""
-    kinds = _BY_GROUP.get((group, version), {})
+    kinds = catalog.kinds(group, version)
     namespace = ""
-    if parts[at] == "namespaces" and len(parts) > at + 2 and parts[at + 2] not in _NAMESPACES.subresources:
+    if parts[at] == "namespaces" and len(parts) > at + 2 and parts[at + 2] not in _OF_NAMESPACES:
         namespace = decode_segment(parts[at + 1])
         at += 2
         if not namespace or not parts[at]:
@@ -157,8 +166,9 @@ def _collection(
         watch = query.get("watch")
         if verb == "list" and watch and watch[0].lower() in ("1", "t", "true"):
             info.verb = "watch"
-        for selector in query.get("fieldSelector", ()):
-            key, _, value = selector.partition("=")
+        selectors = query.get("fieldSelector", ())
+        if len(selectors) == 1:  # a second one is not looked at by lists: nothing may be allowed because of it
+            key, _, value = selectors[0].partition("=")
             if key == "metadata.name" and "," not in value:
                 info.selected_name = value.removeprefix("=")
     return info
@@ -174,16 +184,16 @@ def _unknown(
 ) -> RequestInfo:
     """A virtual resource or one that is not served; the authorizer needs to know what was asked for."""
     plural = decode_segment(parts[at])
-    info = RequestInfo(_OBJECT_VERBS[method], namespace=namespace, group=group, plural=plural)
-    info.name = decode_segment(parts[at + 1]) if len(parts) > at + 1 else ""
-    if (group, version, plural) in _VIRTUAL:
-        named = plural == "topics"
-        if (
-            bool(namespace) == (plural != "join")
-            and len(parts) == at + 1 + named
-            and (info.name or not named)
-        ):
-            info.virtual = plural
+    name = decode_segment(parts[at + 1]) if len(parts) > at + 1 else ""
+    verb = _OBJECT_VERBS[method] if name else _COLLECTION_VERBS.get(method, _OBJECT_VERBS[method])
+    info = RequestInfo(verb, namespace=namespace, name=name, group=group, plural=plural)
+    if (
+        (group, version, plural) in _VIRTUAL
+        and bool(namespace) == (plural not in _CLUSTER_WIDE)
+        and len(parts) == at + 1 + bool(name)
+        and bool(name) in _NAMED.get(plural, (False,))
+    ):
+        info.virtual = plural
     return info
 
 
@@ -191,7 +201,8 @@ def check_served(info: RequestInfo) -> ApiFailure | None:
     """405 when the resource or subresource lacks the verb; None when it has it or is not served at all."""
     resource = info.resource
     if resource is None:
-        return method_not_allowed() if info.virtual and info.verb != "create" else None
+        answered = not info.virtual or info.verb == "create" or info.virtual == "users"
+        return None if answered else method_not_allowed()
     if info.subresource:
         sub = resource.subresources.get(info.subresource)
         return method_not_allowed() if sub is not None and info.verb not in sub.verbs else None

@@ -52,6 +52,7 @@ class Field:
     map_keys: tuple[str, ...] = ()
     set: bool = False
     retain_keys: bool = False
+    atomic: bool = False
     enum: tuple[str, ...] = ()
     doc: str = ""
 
@@ -64,6 +65,7 @@ class Shape:
     full_name: str
     doc: str
     fields: dict[str, Field]
+    atomic: bool = False
 
 
 class FieldTypeError(ValueError):
@@ -91,6 +93,7 @@ def _shape(name: str, rows: dict[str, tuple[str, dict[str, Any]]]) -> Shape:
         f"{package}.{name}",
         row.get("doc", ""),
         {f: _field(f, fields[f], rows) for f in sorted(fields)},
+        bool(row.get("atomic")),
     )
 
 
@@ -106,6 +109,7 @@ def _field(name: str, row: str | dict[str, Any], known: dict[str, Any]) -> Field
         map_keys=() if data.get("list") == "atomic" else tuple(data.get("keys", [key] if key else [])),
         set=data.get("list") == "set",
         retain_keys=data.get("retain", False),
+        atomic=data.get("atomic", False),
         enum=tuple(data.get("enum", ())),
         doc=data.get("doc", ""),
     )

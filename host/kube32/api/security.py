@@ -1,19 +1,19 @@
 """Credentials of the cluster and who holds them (decisions, "Security"): tokens, certificates, TLS.
 
-`Security` makes everything at first start under <data dir>/pki and finds it there again. Tokens of nodes are
-kept as SHA-256 only. A node's certificate counts as long as it is the last one that was issued under its
-name.
+`Security` makes everything at first start under <data dir>/pki and finds it there again. Tokens of nodes and
+users are kept as SHA-256 only. A node's or a user's certificate counts as long as it is the last one that was
+issued under its name. Who shows no credential is system:anonymous, as in Kubernetes.
 """
 
 import asyncio
-import hashlib
 import re
 import secrets
 import socket
 import ssl
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 from cryptography import x509
@@ -21,7 +21,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from kube32.api import authorizer, pki
 from kube32.api.http import Request, UserInfo
+from kube32.api.identity import impersonation, jwt
+from kube32.api.identity.accounts import Accounts
+from kube32.api.identity.digests import ADVICE, digest_of, read_object
+from kube32.api.identity.users import Users
 from kube32.api.liveness import NodeLiveness
+from kube32.api.rbac import escalation
+from kube32.api.rbac.index import Decision
+from kube32.api.rbac.policy import Rbac
+from kube32.api.rbac.rules import Attributes
 from kube32.api.routes import RequestInfo
 from kube32.api.status import unauthorized
 from kube32.contract import NAMES, Limits
@@ -30,6 +38,7 @@ from kube32.store import Store
 TOKENS_FILE = "tokens.json"
 NODES_FILE = "nodes.json"
 CLIENT_FILE = "apiserver-kubelet-client.pem"
+ANONYMOUS = UserInfo(NAMES.user_anonymous, (NAMES.group_unauthenticated,))
 _ALWAYS = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -71,6 +80,7 @@ class Security:
     """Authentication and authorization. `bind` gives it the store: until then nodes may touch no object."""
 
     def __init__(self, directory: Path, limits: Limits, authority: pki.Authority) -> None:
+        """PkiError, OSError: a file of `directory` is damaged or cannot be written."""
         self._directory = directory
         self._limits = limits
         self._authority = authority
@@ -79,6 +89,9 @@ class Security:
         self._nodes: dict[str, NodeRecord] = {}
         self._local: dict[str, NodeRecord] = {}
         self._liveness: NodeLiveness | None = None
+        self._rbac: Rbac | None = None
+        self.users = Users(directory, authority, limits)
+        self.accounts = Accounts.open(directory, limits)
         self.joining = asyncio.Lock()
         self.ca_pem = authority.cert_pem
         self.admin_token = self.join_token = self.controller_token = ""
@@ -105,37 +118,98 @@ class Security:
         if self._store is None:
             self._store = store
             self._liveness = NodeLiveness(store, self._limits)
+            self._rbac = Rbac(store, self._limits)
+
+    def bootstrap(self) -> None:
+        """Makes the roles and bindings that every cluster has, where they are missing."""
+        self.rbac.bootstrap()
+
+    @property
+    def rbac(self) -> Rbac:
+        """The roles and bindings of the store that `bind` gave."""
+        assert self._rbac is not None, "Security has no store yet"
+        return self._rbac
 
     # --- who asks ---
 
-    def authenticate(self, request: Request) -> UserInfo | None:
-        """The user of a client certificate or a bearer token, None without a credential.
+    def authenticate(self, request: Request) -> UserInfo:
+        """Who asks: of a client certificate or a bearer token, whom it impersonates, or system:anonymous.
 
-        Raises ApiFailure 401 for a credential that is not (or no longer) valid.
+        Raises ApiFailure 401 for a credential that is not (or no longer) valid, 400 and 403 for an
+        impersonation that is malformed or not allowed.
         """
+        headers = request.headers
         if request.peer_certificate:
-            return self._certificate_user(request.peer_certificate)
-        header = request.headers.get("Authorization")
-        if header is None:
-            return None
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer":
-            raise unauthorized()
-        # The table is keyed by digest: how long a look-up takes tells nothing about a token.
-        user = self._users.get(_digest(token.strip()))
-        if user is None:
-            raise unauthorized()
+            user = self._certificate_user(request.peer_certificate)
+        elif (header := headers.get("Authorization")) is not None:
+            scheme, _, token = header.partition(" ")
+            found = self._token_user(token.strip()) if scheme.lower() == "bearer" else None
+            if found is None:
+                raise unauthorized()
+            user = found
+        else:
+            user = ANONYMOUS
+        if impersonation.asked_for(headers):
+            return impersonation.apply(request, user, self.decide, self._limits)
         return user
+
+    def _token_user(self, token: str) -> UserInfo | None:
+        digest = digest_of(token)
+        user = self._users.get(digest) or self.users.by_token(digest)
+        if user is None and jwt.looks_like(token):
+            try:
+                user, _ = self.review_token(token, [NAMES.token_issuer])
+            except jwt.BadToken:
+                return None
+        return user
+
+    def review_token(self, token: str, audiences: Sequence[str]) -> tuple[UserInfo, list[str]]:
+        """Who has a token and for which of `audiences` it is; jwt.BadToken says why it is not good."""
+        digest = digest_of(token)
+        user = self._users.get(digest) or self.users.by_token(digest)
+        if user is not None:
+            if common := [a for a in audiences if a == NAMES.token_issuer]:
+                return user, common
+            raise jwt.BadToken("the token is for the API server alone")
+        if self._store is None or len(token) > self._limits.token_bytes:
+            raise jwt.BadToken("it is not this cluster's")
+        return self.accounts.user(token, audiences, self._store)
 
     def authorize(self, user: UserInfo, info: RequestInfo, request: Request) -> None:
         """Raises ApiFailure 403 unless `user` may make the request."""
-        authorizer.authorize(user, info, request, self._store)
+        authorizer.authorize(user, info, request, self._store, self._rbac)
+
+    def authorize_create(self, user: UserInfo, info: RequestInfo) -> None:
+        """Raises ApiFailure 403 unless `user` may create what a patch (server-side apply) or an update of
+        something that is not there would make: that needs the verb `create` too.
+        """
+        self.authorize(user, replace(info, verb="create"), Request("POST", "/"))
+
+    def decide(self, user: UserInfo, wanted: Attributes, info: RequestInfo | None = None) -> Decision:
+        """Whether `user` may do something that is no request (yet), and why (not).
+
+        `info` says the same for the Node authorizer; without it a node has what roles give it.
+        """
+        groups = user.groups
+        if NAMES.group_masters in groups or NAMES.group_controllers in groups:
+            return Decision(True)
+        if info is not None:
+            request = Request("GET", "/")
+            return authorizer.decide(user, wanted, info, request, self._store, self._rbac)
+        return self.rbac.decide(user, wanted)
 
     def admit(
         self, user: UserInfo, info: RequestInfo, old: dict[str, Any] | None, new: dict[str, Any] | None
     ) -> None:
-        """Raises ApiFailure 403 when a node would write what is not its own; see authorizer.admit."""
+        """Raises ApiFailure 403 when somebody would write what is not its own to write, or give away rights
+        that it does not hold; see authorizer.admit and rbac.escalation.
+        """
+        groups = user.groups
+        if NAMES.group_masters in groups or NAMES.group_controllers in groups:
+            return
         authorizer.admit(user, info, old, new)
+        if self._rbac is not None and escalation.concerns(info):
+            escalation.admit(self._rbac, user, info, old, new)
 
     # --- nodes ---
 
@@ -172,12 +246,12 @@ class Security:
         old = self._nodes.get(name)
         if old is None and len(self._nodes) >= self._limits.join_nodes:
             raise TooManyNodes
-        record = NodeRecord(_digest(token).hex(), _serial(certificate))
+        record = NodeRecord(digest_of(token).hex(), _serial(certificate))
         self._write_nodes({**self._nodes, name: record})
         if old is not None:
             self._users.pop(bytes.fromhex(old.token_sha256), None)
         self._nodes[name] = record
-        self._users[_digest(token)] = _node_user(name)
+        self._users[digest_of(token)] = _node_user(name)
         return IssuedNode(_pem(certificate), _pem(serving), token)
 
     def forget_nodes(self, names: list[str]) -> None:
@@ -200,8 +274,8 @@ class Security:
         names = [*addresses, pki.node_server_name(name)]
         serving = self._authority.make(user, (NAMES.group_nodes,), names=names, server=True)
         token = self._new_token()
-        self._local[name] = NodeRecord(_digest(token).hex(), _serial(client.cert))
-        self._users[_digest(token)] = _node_user(name)
+        self._local[name] = NodeRecord(digest_of(token).hex(), _serial(client.cert))
+        self._users[digest_of(token)] = _node_user(name)
         return NodeCredentials(
             name, client.cert_pem, client.key_pem, serving.cert_pem, serving.key_pem, self.ca_pem, token
         )
@@ -229,14 +303,14 @@ class Security:
 
     def _load_tokens(self) -> None:
         path = self._directory / TOKENS_FILE
-        tokens = _read_object(path)
+        tokens = read_object(path)
         if tokens is None:
             tokens = {name: self._new_token() for name in ("admin", "join", "controllers")}
             pki.write_private(path, orjson.dumps(tokens, option=orjson.OPT_INDENT_2))
         for name in ("admin", "join", "controllers"):
             token = tokens.get(name)
             if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]{16,}", token):
-                raise pki.PkiError(f"{path}: damaged, it has no usable token {name!r}; {_ADVICE}")
+                raise pki.PkiError(f"{path}: damaged, it has no usable token {name!r}; {ADVICE}")
         self.admin_token, self.join_token, self.controller_token = (
             tokens[name] for name in ("admin", "join", "controllers")
         )
@@ -246,16 +320,16 @@ class Security:
             (self.join_token, NAMES.user_join, (everyone,)),
             (self.controller_token, NAMES.user_controllers, (NAMES.group_controllers, everyone)),
         ):
-            self._users[_digest(token)] = UserInfo(user, groups)
+            self._users[digest_of(token)] = UserInfo(user, groups)
 
     def _load_nodes(self) -> None:
         path = self._directory / NODES_FILE
-        for name, row in (_read_object(path) or {}).items():
+        for name, row in (read_object(path) or {}).items():
             try:
                 record = NodeRecord(row["token"], row["serial"])
                 digest = bytes.fromhex(record.token_sha256)
             except (TypeError, KeyError, ValueError) as error:
-                raise pki.PkiError(f"{path}: damaged at node {name!r}; {_ADVICE}") from error
+                raise pki.PkiError(f"{path}: damaged at node {name!r}; {ADVICE}") from error
             self._nodes[name] = record
             self._users[digest] = _node_user(name)
 
@@ -271,36 +345,16 @@ class Security:
         if len(names) != 1:
             raise unauthorized()
         user = UserInfo(names[0], (*groups, NAMES.group_authenticated))
+        serial = str(certificate.get("serialNumber", "")).lower().lstrip("0")
         node = authorizer.node_of(user)
-        if node is not None:
+        if node is None:
+            counts = self.users.accepts(user.name, serial)
+        else:
             record = self._local.get(node) or self._nodes.get(node)
-            if record is None or record.serial != str(certificate.get("serialNumber", "")).lower().lstrip(
-                "0"
-            ):
-                raise unauthorized()
+            counts = record is not None and record.serial == serial
+        if not counts:
+            raise unauthorized()
         return user
-
-
-_ADVICE = "restore it from a copy, or delete it to have new tokens made"
-
-
-def _read_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a file, None when there is no such file; PkiError when it is something else."""
-    try:
-        value = orjson.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise pki.PkiError(f"{path}: cannot be read: {error.strerror}") from error
-    except orjson.JSONDecodeError as error:
-        raise pki.PkiError(f"{path}: damaged or cut off: {error}; {_ADVICE}") from error
-    if not isinstance(value, dict):
-        raise pki.PkiError(f"{path}: damaged, it is no JSON object; {_ADVICE}")
-    return cast(dict[str, Any], value)
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _serial(certificate: x509.Certificate) -> str:

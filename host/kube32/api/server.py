@@ -25,19 +25,28 @@ from kube32.api import (
     watch,
 )
 from kube32.api import list as listing
+from kube32.api.catalog import Catalog
+from kube32.api.computed import Views
 from kube32.api.http import Request, Response, failure_response
+from kube32.api.identity import issuer, token_requests, user_requests
 from kube32.api.kubelets import KubeletConnector
 from kube32.api.modules import ModuleStore
+from kube32.api.rbac import reviews
 from kube32.api.routes import RequestInfo
 from kube32.api.security import Security
 from kube32.api.snapshot_pool import SnapshotPool
-from kube32.api.status import ApiFailure, internal, method_not_allowed, no_such_path, unauthorized
-from kube32.contract import Limits, text
-from kube32.store import Store, WatchHub
+from kube32.api.status import ApiFailure, internal, method_not_allowed, no_such_path
+from kube32.api.streams import handle as streams
+from kube32.contract import COMPUTED, REVIEW, Limits, Resource
+from kube32.store import ReadingStore, Store, WatchHub
 
 _log = logging.getLogger(__name__)
 _HEALTH = ("/healthz", "/livez", "/readyz")
-_NO_PROCESSES = ("exec", "attach")
+_STREAMS: dict[str, Callable[["ApiServer", Request, RequestInfo], Awaitable[Response]]] = {
+    "exec": streams.refuse,
+    "attach": streams.refuse,
+    "portforward": streams.port_forward,
+}
 
 Handler = Callable[["ApiServer", Request, RequestInfo], Awaitable[Response]]
 CallHandler = Callable[[crud.Call], Awaitable[Response]]
@@ -49,11 +58,13 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("Node", "proxy"): proxy.node_proxy,
     ("Checkpoint", "data"): checkpoint_data.handle,
     ("Module", "data"): modules.handle,
+    ("ServiceAccount", "token"): token_requests.handle,
 }
 _VIRTUAL: dict[str, Handler] = {
     "join": join.handle,
     "topics": topics.handle,
     "bindings": pods.bind_older,
+    "users": user_requests.handle,
 }
 _POD_WRITES: dict[str, CallHandler] = {"binding": pods.bind, "replacement": pods.replace}
 _WRITES: dict[str, CallHandler] = {
@@ -83,24 +94,37 @@ class ApiServer:
         self.store = store
         self.hub = hub
         self.limits = limits
+        self.catalog = Catalog(limits.profile)
         self.security = security
         self.data_dir = data_dir
         self.kubelets = kubelets
         self.pool = pool
         self.modules = modules
+        self.forwards = 0
+        self.views = Views(store)
+        self._computed = WatchHub(self.views.store, limits, places=hub)
         self._ready = False
         security.bind(store)
 
     async def start(self) -> None:
         """Makes the namespaces that every cluster has; /readyz is ok from then on."""
         namespaces.bootstrap(self.store)
+        self.security.bootstrap()
         self._ready = True
 
     async def close(self) -> None:
         """Ends all watches and the connections to kubelets."""
         self._ready = False
         self.hub.close()
+        self._computed.close()
+        self.views.close()
         await self.kubelets.close()
+
+    def reader(self, resource: Resource) -> tuple[ReadingStore, WatchHub]:
+        """Where a kind is read and watched."""
+        if resource.storage == COMPUTED:
+            return self.views.store, self._computed
+        return self.store, self.hub
 
     async def dispatch(self, request: Request) -> Response:
         """The answer to a request. It never raises: every failure is a Status."""
@@ -116,17 +140,19 @@ class ApiServer:
         path = request.path
         if path in _HEALTH:
             return self._health(request)
-        user = self.security.authenticate(request)
-        if user is None:
-            raise unauthorized()
-        request.user = user
+        user = request.user = self.security.authenticate(request)
         plain = request.method == "GET" and not request.query_string
-        info = routes.parse_get(path) if plain else routes.parse(request.method, path, request.query)
+        catalog = self.catalog
+        if plain:
+            info = routes.parse_get(path, catalog, catalog.generation)
+        else:
+            info = routes.parse(request.method, path, request.query, catalog)
         self.security.authorize(user, info, request)
         if not info.is_resource:
-            return _document(request)
+            keys = issuer.handle(self, path) if request.method == "GET" else None
+            return keys or _document(request, catalog)
         if plain and info.verb == "get" and not info.subresource:
-            found = get.stored(self.store, request, info)
+            found = get.stored(self.reader(info.resource)[0], request, info) if info.resource else None
             if found is not None:
                 return found
         refused = routes.check_served(info)
@@ -142,6 +168,8 @@ class ApiServer:
             return await self._subresource(request, info)
         call = crud.Call(self, request, info, resource, user)
         verb = info.verb
+        if resource.storage == REVIEW:
+            return await reviews.handle(call)
         if verb == "get":
             return get.handle(call)
         if verb == "list":
@@ -153,11 +181,8 @@ class ApiServer:
     async def _subresource(self, request: Request, info: RequestInfo) -> Response:
         resource, name, user = info.resource, info.subresource, request.user
         assert resource is not None and user is not None
-        if resource.kind == "Pod" and name in _NO_PROCESSES:
-            raise ApiFailure(405, text("answers", "exec_refused"))
-        if resource.kind == "Pod" and name == "portforward":
-            path = resource.object_path(info.namespace, info.name, "proxy/")
-            raise ApiFailure(405, text("answers", "port_forward_refused", path=path))
+        if resource.kind == "Pod" and name in _STREAMS:
+            return await _STREAMS[name](self, request, info)
         if name not in resource.subresources or (info.has_rest and name != "proxy"):
             raise no_such_path()
         handler = _SUBRESOURCES.get((resource.kind, name))
@@ -183,16 +208,16 @@ class ApiServer:
         return Response(200, b"ok", {}, "text/plain; charset=utf-8")
 
 
-def _document(request: Request) -> Response:
+def _document(request: Request, catalog: Catalog) -> Response:
     """Discovery, /version and OpenAPI."""
     if request.method not in ("GET", "HEAD"):
-        raise no_such_path() if discovery.handle(request.path, "") is None else method_not_allowed()
+        raise no_such_path() if discovery.handle(catalog, request.path, "") is None else method_not_allowed()
     if request.path.startswith("/openapi/"):
-        response = openapi.handle(request.path, request)
+        response = openapi.handle(catalog, request.path, request)
     else:
         headers = request.headers
         response = discovery.handle(
-            request.path, headers.get("Accept") or "", headers.get("If-None-Match") or ""
+            catalog, request.path, headers.get("Accept") or "", headers.get("If-None-Match") or ""
         )
     if response is None:
         raise no_such_path()

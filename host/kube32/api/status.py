@@ -197,9 +197,10 @@ def forbidden_because(resource: Resource | str, name: str, why: str) -> ApiFailu
     return ApiFailure(403, f"{subject} is forbidden: {why}", details=object_details(resource, name))
 
 
-def forbidden_path(user: str, verb: str, path: str) -> ApiFailure:
+def forbidden_path(user: str, verb: str, path: str, why: str = "") -> ApiFailure:
     """403 of a path that is no resource."""
-    return ApiFailure(403, f'forbidden: User "{user}" cannot {verb} path "{path}"', details={})
+    message = f'forbidden: User "{user}" cannot {verb} path "{path}"'
+    return ApiFailure(403, f"{message}: {why}" if why else message, details={})
 
 
 def unauthorized() -> ApiFailure:

@@ -30,7 +30,7 @@ def handle(call: crud.Call) -> Response:
     initial = _initial_events(call)
     since = _since(call, initial)
     try:
-        stream = call.server.hub.open(
+        stream = call.hub.open(
             call.prefix,
             resource_prefix=call.resource.prefix,
             since=since,
@@ -74,10 +74,10 @@ def _since(call: crud.Call, initial: bool | None) -> int | None:
     """The revision to go on from, None to begin with the objects that are there."""
     value = call.request.q("resourceVersion")
     if initial:
-        listing.check_version(call.store, value)
+        listing.check_version(call.reads, value)
         return None
     if value in ("", "0"):
-        return call.store.revision if initial is False else None
+        return call.reads.revision if initial is False else None
     return listing.version_number(value)
 
 

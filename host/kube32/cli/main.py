@@ -226,6 +226,90 @@ def inspect(
     run_verb(verb)
 
 
+users_app = typer.Typer(
+    no_args_is_help=True, help="Adds, lists and removes users with kubeconfigs of their own."
+)
+app.add_typer(users_app, name="user")
+
+
+@users_app.command("add")
+def user_add(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    role: Annotated[
+        str, typer.Option(metavar="view|edit|admin|cluster-admin", help="A ClusterRole that the user gets.")
+    ] = "",
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="G", help="A group of the user; may be repeated.")
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", metavar="NS", help="Give the role in this namespace only.")
+    ] = "",
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="The kubeconfig (default: NAME.kubeconfig; - prints it)."
+        ),
+    ] = "",
+    token: Annotated[
+        bool, typer.Option("--token", help="A bearer token instead of a client certificate.")
+    ] = False,
+) -> None:
+    """Make a user and write a kubeconfig that only its owner can read.
+
+    A user that is there already gets a new credential, and the old one no longer works; with --role also
+    the role is replaced.
+    """
+    from kube32.cli import users
+
+    async def verb(cluster: Cluster) -> int:
+        space = namespace or context.obj.namespace
+        flags = users.UserFlags(name, role, tuple(group or ()), space, output, token)
+        if namespace and not role:
+            raise CliError("--namespace says where a role counts: give --role too")
+        for line in await users.add(cluster, flags):
+            print(line)
+        return 0
+
+    run_in_cluster(context.obj, verb)
+
+
+@users_app.command("list")
+def user_list(context: typer.Context, output: Output = "") -> None:
+    """List the users that were added, with their roles."""
+    from kube32.cli import users
+
+    async def verb(cluster: Cluster) -> int:
+        as_json = _as_json(output)
+        rows = await users.listed(cluster)
+        if as_json:
+            _print_json(rows)
+            return 0
+        table = [("NAME", "ROLES", "GROUPS", "CREDENTIAL", "CREATED")]
+        for row in rows:
+            roles, groups = ", ".join(row["roles"]) or "<none>", ", ".join(row["groups"]) or "<none>"
+            table.append((row["name"], roles, groups, row["credential"], row["created"] or "<unknown>"))
+        widths = [max(len(line[at]) for line in table) for at in range(len(table[0]))]
+        for line in table:
+            print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        return 0
+
+    run_in_cluster(context.obj, verb)
+
+
+@users_app.command("remove")
+def user_remove(context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+    """End NAME's credential at once and take the role that `user add` gave."""
+    from kube32.cli import users
+
+    async def verb(cluster: Cluster) -> int:
+        await users.remove(cluster, name)
+        print(f"user {name} removed: its credential no longer works")
+        return 0
+
+    run_in_cluster(context.obj, verb)
+
+
 def main() -> None:
     """Entry point of the script kube32-cli."""
     app()

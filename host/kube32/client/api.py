@@ -1,4 +1,7 @@
-"""The API client: Kubernetes verbs on plain JSON objects, over any Transport; kinds are the contract's."""
+"""The API client: Kubernetes verbs on plain JSON objects, over any Transport.
+
+A kind is a name of the contract ("Pod"), or a Resource (of discovery: custom kinds too).
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -72,11 +75,33 @@ class ObjectList:
     resource_version: str
 
 
+def _resource(kind: str | Resource) -> Resource:
+    return resource_of(kind) if isinstance(kind, str) else kind
+
+
 def _path(resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
     space = quote(namespace, safe="")
     if not name:
         return resource.collection_path(space)
     return resource.object_path(space, quote(name, safe=""), subresource)
+
+
+def _typed(resource: Resource, item: Obj, metadata_only: bool) -> Obj:
+    """Items of a list may come without their kind; those of metadata come as PartialObjectMetadata."""
+    if metadata_only:
+        item["kind"], item["apiVersion"] = resource.kind, resource.api_version
+    else:
+        item.setdefault("kind", resource.kind)
+        item.setdefault("apiVersion", resource.api_version)
+    return item
+
+
+def _accept(suffix: str, metadata_only: bool) -> str:
+    """What is asked for; a server that knows no PartialObjectMetadata sends whole objects."""
+    plain = _JSON["Accept"]
+    if not metadata_only:
+        return plain
+    return f"{plain};as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1,{plain}"
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
@@ -91,44 +116,53 @@ class ApiClient:
         self.transport = transport
         self._idle_s = (limits.watch_bookmark_ms + _BOOKMARK_SLACK_MS) / 1000
 
-    async def get(self, kind: str, name: str, namespace: str = "") -> Obj:
+    async def get(self, kind: str | Resource, name: str, namespace: str = "") -> Obj:
         """The object."""
-        return await self._call("GET", _path(resource_of(kind), namespace, name))
+        return await self._call("GET", _path(_resource(kind), namespace, name))
 
     async def list(
-        self, kind: str, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+        self,
+        kind: str | Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
     ) -> ObjectList:
-        """Every object, of one namespace or of all; long lists come in pages."""
-        resource = resource_of(kind)
+        """Every object, of one namespace or of all; long lists come in pages.
+
+        With `metadata_only` each has apiVersion, kind and metadata, nothing else.
+        """
+        resource = _resource(kind)
         query = {**_selectors(label_selector, field_selector), "limit": str(_LIST_PAGE)}
         items: list[Obj] = []
         while True:
-            page = await self._call("GET", _path(resource, namespace), query=query)
+            page = await self._call(
+                "GET", _path(resource, namespace), query=query, accept=_accept("List", metadata_only)
+            )
             for item in page.get("items") or []:
-                item.setdefault("kind", resource.kind)
-                item.setdefault("apiVersion", resource.api_version)
-                items.append(item)
+                items.append(_typed(resource, item, metadata_only))
             metadata = page.get("metadata") or {}
             if not metadata.get("continue"):
                 return ObjectList(items, str(metadata.get("resourceVersion", "")))
             query["continue"] = metadata["continue"]
 
     async def create(
-        self, kind: str, obj: Obj, namespace: str = "", subresource: str = "", name: str = ""
+        self, kind: str | Resource, obj: Obj, namespace: str = "", subresource: str = "", name: str = ""
     ) -> Obj:
         """POST of an object, or of a subresource's body when `name` and `subresource` are given."""
         space = namespace or obj.get("metadata", {}).get("namespace", "")
-        return await self._call("POST", _path(resource_of(kind), space, name, subresource), obj)
+        return await self._call("POST", _path(_resource(kind), space, name, subresource), obj)
 
-    async def update(self, kind: str, obj: Obj, subresource: str = "") -> Obj:
+    async def update(self, kind: str | Resource, obj: Obj, subresource: str = "") -> Obj:
         """PUT of an object, or of one of its subresources; the server checks a resourceVersion in it."""
         meta = obj["metadata"]
-        path = _path(resource_of(kind), meta.get("namespace", ""), meta["name"], subresource)
+        path = _path(_resource(kind), meta.get("namespace", ""), meta["name"], subresource)
         return await self._call("PUT", path, obj)
 
     async def patch(
         self,
-        kind: str,
+        kind: str | Resource,
         name: str,
         patch: Obj | JsonPatch,
         namespace: str = "",
@@ -137,31 +171,47 @@ class ApiClient:
         type: str = "merge",
     ) -> Obj:
         """PATCH; `type` is merge, json or strategic."""
-        path = _path(resource_of(kind), namespace, name, subresource)
+        path = _path(_resource(kind), namespace, name, subresource)
         return await self._call("PATCH", path, patch, content_type=_PATCH_TYPES[type])
 
     async def delete(
         self,
-        kind: str,
+        kind: str | Resource,
         name: str,
         namespace: str = "",
         *,
         uid: str = "",
         resource_version: str = "",
         grace_s: int | None = None,
+        propagation: str = "",
     ) -> Obj:
-        """DELETE, with preconditions where given. `grace_s` 0 removes a pod at once."""
+        """DELETE, with preconditions where given. `grace_s` 0 removes a pod at once.
+
+        `propagation` is Background, Foreground or Orphan; "" leaves it to the server.
+        """
         options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1"}
         conditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
         if conditions:
             options["preconditions"] = conditions
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
-        return await self._call("DELETE", _path(resource_of(kind), namespace, name), options)
+        if propagation:
+            options["propagationPolicy"] = propagation
+        return await self._call("DELETE", _path(_resource(kind), namespace, name), options)
+
+    async def delete_collection(
+        self, kind: str | Resource, namespace: str = "", *, label_selector: str = "", propagation: str = ""
+    ) -> None:
+        """DELETE of every object of a namespace (or of a cluster-scoped kind)."""
+        options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        path = _path(_resource(kind), namespace)
+        await self._call("DELETE", path, options, query=_selectors(label_selector, ""))
 
     async def watch(
         self,
-        kind: str,
+        kind: str | Resource,
         namespace: str = "",
         *,
         resource_version: str = "",
@@ -169,6 +219,7 @@ class ApiClient:
         field_selector: str = "",
         timeout_s: float | None = None,
         bookmarks: bool = True,
+        metadata_only: bool = False,
     ) -> AsyncGenerator[WatchItem, None]:
         """(type, object) pairs until the server ends the stream; an ERROR event is raised as ApiError.
 
@@ -182,8 +233,10 @@ class ApiClient:
         if timeout_s is not None:
             query["timeoutSeconds"] = str(max(1, round(timeout_s)))
         idle_s = self._idle_s if bookmarks else None
+        resource = _resource(kind)
+        headers = {"Accept": _accept("", metadata_only)}
         response = await self.raw(
-            "GET", _path(resource_of(kind), namespace), query=query, headers=_JSON, timeout_s=None
+            "GET", _path(resource, namespace), query=query, headers=headers, timeout_s=None
         )
         async with response:
             await self.check(response)
@@ -191,7 +244,8 @@ class ApiClient:
                 async for frame in frames:
                     if frame["type"] == "ERROR":
                         raise ApiError.from_status(500, frame["object"])
-                    yield frame["type"], frame["object"]
+                    obj = frame["object"]
+                    yield frame["type"], _typed(resource, obj, True) if metadata_only else obj
 
     async def raw(
         self,
@@ -221,8 +275,9 @@ class ApiClient:
         *,
         query: Query | None = None,
         content_type: str = "application/json",
+        accept: str = _JSON["Accept"],
     ) -> Obj:
-        headers = dict(_JSON)
+        headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
         response = await self.raw(

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kube32.client.api import ApiClient, ApiError, Obj
-from kube32.contract import EVENTS, LIMITS
+from kube32.contract import EVENTS, LIMITS, text
 
 _LOG = logging.getLogger(__name__)
 _QUEUE = 256
 _REMEMBERED = 512
 _TRIES = 3
+# As client-go: more messages than these about one thing and reason within this time become one Event.
+_SIMILAR = 10
+_SIMILAR_S = 600.0
 Key = tuple[str, ...]
 
 
@@ -22,6 +25,14 @@ Key = tuple[str, ...]
 class _Written:
     name: str
     count: int
+
+
+@dataclass(slots=True)
+class _Similar:
+    """Messages that differ, about the same object and for the same reason."""
+
+    since: float
+    messages: set[str]
 
 
 def _now() -> str | None:
@@ -33,7 +44,8 @@ def _now() -> str | None:
 class EventRecorder:
     """Writes core v1 Events as `component` (on `host`). Best effort: what cannot be written soon is dropped.
 
-    The same reason and message about the same object is one Event whose count grows. For the client's loop.
+    The same reason and message about the same object is one Event whose count grows; many messages that differ
+    become one too, which shows the last. For the client's loop.
     """
 
     def __init__(self, client: ApiClient, component: str, host: str = "") -> None:
@@ -41,6 +53,7 @@ class EventRecorder:
         self._source = {"component": component, **({"host": host} if host else {})}
         self._queue: asyncio.Queue[tuple[Key, Obj]] = asyncio.Queue(_QUEUE)
         self._written: OrderedDict[Key, _Written] = OrderedDict()
+        self._similar: OrderedDict[Key, _Similar] = OrderedDict()
         self._worker: asyncio.Task[None] | None = None
         self._serial = time.time_ns()
 
@@ -57,7 +70,9 @@ class EventRecorder:
             "resourceVersion": meta.get("resourceVersion", ""),
         }
         namespace = involved["namespace"] or "default"
-        message = words.message.format(**fields)
+        kind, name = involved["kind"], meta["name"]
+        subject: Key = (kind, namespace, name, involved["uid"], words.reason, words.type)
+        message, key = self._combine(subject, words.message.format(**fields))
         self._serial += 1
         event: Obj = {
             "apiVersion": "v1",
@@ -75,7 +90,6 @@ class EventRecorder:
         now = _now()
         if now is not None:
             event |= {"firstTimestamp": now, "lastTimestamp": now}
-        key = (involved["kind"], namespace, meta["name"], involved["uid"], words.reason, words.type, message)
         try:
             self._queue.put_nowait((key, event))
         except asyncio.QueueFull:
@@ -83,6 +97,20 @@ class EventRecorder:
             return
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._work(), name="events")
+
+    def _combine(self, subject: Key, message: str) -> tuple[str, Key]:
+        """The message to show, and the key under which it counts."""
+        now = time.monotonic()
+        known = self._similar.get(subject)
+        if known is None or now - known.since > _SIMILAR_S:
+            known = self._similar[subject] = _Similar(now, set())
+            if len(self._similar) > _REMEMBERED:
+                self._similar.popitem(last=False)
+        self._similar.move_to_end(subject)
+        if message in known.messages or len(known.messages) < _SIMILAR:
+            known.messages.add(message)
+            return message, (*subject, message)
+        return text("events_combined", "message", message=message), (*subject, "")
 
     async def _work(self) -> None:
         while not self._queue.empty():
@@ -112,6 +140,8 @@ class EventRecorder:
         known = self._written.get(key)
         if known is not None:
             again: Obj = {"count": known.count + 1}
+            if not key[-1]:
+                again["message"] = event["message"]
             if "lastTimestamp" in event:
                 again["lastTimestamp"] = event["lastTimestamp"]
             try:

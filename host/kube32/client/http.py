@@ -9,7 +9,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from kube32.client.transport import Body, ClientResponse, Query, Transport, TransportError
+from kube32.client.transport import Body, ClientResponse, ConnectFailed, Query, Transport, TransportError
 from kube32.contract import LIMITS
 
 _CONNECT_TIMEOUT_S = 10
@@ -118,6 +118,8 @@ class HttpTransport(Transport):
                 server_hostname=self._server_hostname,
                 timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S),
             )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise ConnectFailed(f"{self._base}: {_error_line(error)}") from error
         except aiohttp.ClientError as error:
             raise TransportError(f"{self._base}: {_error_line(error)}") from error
         except (ConnectionError, OSError) as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from kube32.client.api import ApiClient, ApiError, Obj
+from kube32.contract import Resource
 
 Key = tuple[str, str]
 Handler = Callable[[str, Obj, Obj | None], None]
@@ -31,6 +32,8 @@ def version_of(obj: Obj) -> int:
 class Informer:
     """Objects of one kind by (namespace, name) in `items`; handlers see each change once and in order.
 
+    With `metadata_only` the objects have apiVersion, kind and metadata.
+
     A handler gets (type, object, former object); type is ADDED, MODIFIED or DELETED. Objects are shared: do
     not change them. After a 410 the differences to a new list are told as if they had been watched.
     """
@@ -38,13 +41,16 @@ class Informer:
     def __init__(
         self,
         client: ApiClient,
-        kind: str,
+        kind: str | Resource,
         *,
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        metadata_only: bool = False,
     ) -> None:
-        self.kind = kind
+        self.kind = kind if isinstance(kind, str) else kind.kind
+        self._resource = kind
+        self._metadata_only = metadata_only
         self.items: dict[Key, Obj] = {}
         self.synced = asyncio.Event()
         self._client = client
@@ -112,10 +118,11 @@ class Informer:
 
     async def _list(self) -> None:
         found = await self._client.list(
-            self.kind,
+            self._resource,
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
         )
         fresh = {key_of(o): o for o in found.items}
         for key in [k for k in self.items if k not in fresh]:
@@ -138,11 +145,12 @@ class Informer:
 
     async def _watch(self) -> None:
         stream = self._client.watch(
-            self.kind,
+            self._resource,
             self._namespace,
             resource_version=self._version,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            metadata_only=self._metadata_only,
         )
         started = asyncio.get_running_loop().time()
         quiet = True

@@ -244,9 +244,28 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(file.name, password="")
 
 
-def render_kubeconfig(server: str, ca_pem: str | bytes, user: str, token: str, context: str) -> str:
-    """A kubeconfig with one cluster, one user with a bearer token and one context, as YAML."""
+def render_kubeconfig(
+    server: str,
+    ca_pem: str | bytes,
+    user: str,
+    token: str,
+    context: str,
+    *,
+    certificate_pem: str = "",
+    key_pem: str = "",
+    namespace: str = "",
+) -> str:
+    """A kubeconfig with one cluster, one context and one user, as YAML.
+
+    The user has a bearer token, or (token "") a client certificate with its key.
+    """
     authority = ca_pem.encode() if isinstance(ca_pem, str) else ca_pem
+    chosen = {"cluster": context, "user": user, **({"namespace": namespace} if namespace else {})}
+    credential = (
+        {"token": token}
+        if token
+        else {"client-certificate-data": _encoded(certificate_pem), "client-key-data": _encoded(key_pem)}
+    )
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -260,7 +279,11 @@ def render_kubeconfig(server: str, ca_pem: str | bytes, user: str, token: str, c
                 },
             }
         ],
-        "contexts": [{"name": context, "context": {"cluster": context, "user": user}}],
-        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": context, "context": chosen}],
+        "users": [{"name": user, "user": credential}],
     }
     return yaml.safe_dump(config, sort_keys=False)
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode("ascii")

@@ -15,6 +15,10 @@ class TransportError(ConnectionError):
     """The API server could not be reached, or the connection broke in the middle; str() is one line."""
 
 
+class ConnectFailed(TransportError):
+    """There was no connection: the server saw nothing of the request."""
+
+
 class ClientResponse(ABC):
     """An answer. Use it as an async context manager: leaving it frees the connection."""
 
@@ -56,7 +60,8 @@ class Transport(ABC):
         body: Body | None = None,
         timeout_s: float | None = 30,
     ) -> ClientResponse:
-        """Sends one request. `path` is percent-encoded; a stream of known size has its Content-Length header.
+        """Sends one request. `path` is percent-encoded, with its query unless `query` is given; a stream of known
+        size has its Content-Length header.
 
         `timeout_s` bounds the whole exchange; None leaves it unbounded. TransportError when the server cannot
         be reached, TimeoutError when it takes too long. Any HTTP status is an answer, not an error.

@@ -28,3 +28,8 @@ EVENTS: dict[str, EventText] = {
 }
 CHECKPOINT_PHASES: tuple[str, ...] = tuple(_DATA["checkpoint_phases"])
 CHECKPOINT_ACTIONS: tuple[str, ...] = tuple(_DATA["checkpoint_actions"])
+# type -> status -> (reason, message with {fields}), in the order in which they are shown.
+NAMESPACE_CONDITIONS: dict[str, dict[str, tuple[str, str]]] = {
+    kind: {status: (words[0], words[1]) for status, words in states.items()}
+    for kind, states in _DATA["namespace_conditions"].items()
+}

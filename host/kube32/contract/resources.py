@@ -58,6 +58,21 @@ class Resource:
     profiles: tuple[str, ...] = PROFILES
 
     @property
+    def builtin(self) -> str:
+        """The kind, "" for custom kinds: rules of one kind ask for this, since anybody may call a kind "Pod"."""
+        return self.kind
+
+    @property
+    def singular(self) -> str:
+        """The name for one object in discovery."""
+        return self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        """The kind of lists."""
+        return f"{self.kind}List"
+
+    @property
     def api_version(self) -> str:
         """ "v1" for the core group, else "group/version"."""
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -88,13 +103,15 @@ class Resource:
         return f"{path}/{subresource}" if subresource else path
 
 
+def _subresource(name: str, row: dict[str, Any]) -> Subresource:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+    return Subresource(name, **values)
+
+
 def _resource(row: dict[str, Any]) -> Resource:
     data = dict(row)
     data["columns"] = tuple(Column(**c) for c in row["columns"])
-    data["subresources"] = {
-        n: Subresource(n, **{k: tuple(v) if isinstance(v, list) else v for k, v in s.items()})
-        for n, s in row.get("subresources", {}).items()
-    }
+    data["subresources"] = {n: _subresource(n, s) for n, s in row.get("subresources", {}).items()}
     for key in ("short_names", "categories", "verbs", "profiles"):
         if key in data:
             data[key] = tuple(data[key])

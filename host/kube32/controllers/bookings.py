@@ -1,8 +1,7 @@
 """Room on nodes that is promised but not yet seen in the API, so no two choices count on the same room."""
 
-from collections.abc import Iterator
-
-from kube32.client.informer import Informer
+from kube32.client.informer import Informer, Key, key_of
+from kube32.controllers.load import Load
 from kube32.controllers.objects import Obj, node_of, uid_of
 
 
@@ -10,31 +9,35 @@ class Bookings:
     """The pods as the Informer knows them, and promised ones. For scheduler and Checkpoint controller."""
 
     def __init__(self, pods: Informer) -> None:
+        self.load = Load()
         self._pods = pods
-        self._promised: dict[str, Obj] = {}
+        # ticket -> who was promised room, and where
+        self._promised: dict[str, tuple[Key, str]] = {}
+        pods.subscribe(self._on_pod)
+
+    def _on_pod(self, kind: str, pod: Obj, old: Obj | None) -> None:
+        if old is not None and uid_of(old) != uid_of(pod):
+            self.load.remove(uid_of(old))
+        if kind == "DELETED":
+            self.load.remove(uid_of(pod))
+            return
+        self.load.put(pod)
+        seen = key_of(pod), node_of(pod)
+        for ticket in [t for t, promise in self._promised.items() if promise == seen]:
+            self.load.remove(ticket)
 
     def book(self, pod: Obj, node: str) -> str:
         """Promises room on `node`; the promise ends with `release`, or when the pod is seen there."""
         ticket = f"{uid_of(pod)}@{node}"
+        key = key_of(pod)
+        self._promised[ticket] = key, node
+        seen = self._pods.get(*key)
         # A promise takes room without being the pod: a moving pod counts at its source and at its target.
-        metadata = {**pod["metadata"], "uid": ticket}
-        self._promised[ticket] = {
-            **pod,
-            "metadata": metadata,
-            "spec": {**pod["spec"], "nodeName": node},
-            "status": {},
-        }
+        if seen is None or node_of(seen) != node:
+            self.load.put({**pod, "spec": {**pod["spec"], "nodeName": node}, "status": {}}, ticket)
         return ticket
 
     def release(self, ticket: str) -> None:
         """Ends a promise."""
-        self._promised.pop(ticket, None)
-
-    def pods(self) -> Iterator[Obj]:
-        """Every pod, bound and promised."""
-        yield from self._pods.items.values()
-        for promised in list(self._promised.values()):
-            meta = promised["metadata"]
-            seen = self._pods.get(meta.get("namespace", ""), meta["name"])
-            if seen is None or node_of(seen) != node_of(promised):
-                yield promised
+        if self._promised.pop(ticket, None) is not None:
+            self.load.remove(ticket)

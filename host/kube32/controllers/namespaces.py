@@ -1,29 +1,34 @@
-"""Namespaces: the initial ones are created, and one that is being deleted is emptied, then let go."""
+"""Namespaces: the initial ones are created, and one that is being deleted is emptied, then let go.
+
+As in Kubernetes pods go first, conditions say what a namespace waits for, and a kind that goes meanwhile (its
+definition was deleted too) holds nothing up.
+"""
 
 import asyncio
 import logging
 
 from kube32.client.api import ApiClient, ApiError
 from kube32.client.informer import Informer
-from kube32.contract import NAMES, RESOURCES, Resource
-from kube32.controllers.objects import Obj, is_deleting, name_of, spec_of, uid_of
+from kube32.contract import NAMES, Resource
+from kube32.controllers.namespace_state import Remaining, conditions
+from kube32.controllers.objects import Obj, is_deleting, name_of, spec_of, status_of, uid_of
+from kube32.controllers.served import ServedKinds
 
 _LOG = logging.getLogger(__name__)
-_RETRY_FIRST_S = 0.5
+_RETRY_FIRST_S = 0.1
 _RETRY_MAX_S = 15.0
-_CONTENT = tuple(r for r in RESOURCES if r.namespaced and {"list", "delete"} <= set(r.verbs))
 
 
 class Namespaces:
-    """Empties and finalizes Terminating namespaces. Deletions seen by `pods` make it look again at once."""
+    """Empties and finalizes Terminating namespaces; `nudge` makes one look again at once."""
 
-    def __init__(self, client: ApiClient, namespaces: Informer, pods: Informer) -> None:
+    def __init__(self, client: ApiClient, namespaces: Informer, kinds: ServedKinds) -> None:
         self._client = client
         self._namespaces = namespaces
+        self._kinds = kinds
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._nudges: dict[str, asyncio.Event] = {}
         namespaces.subscribe(self._on_namespace)
-        pods.subscribe(self._on_pod)
 
     async def create_initial(self) -> None:
         """Creates the namespaces that every cluster has."""
@@ -36,64 +41,121 @@ class Namespaces:
                     raise
 
     def _on_namespace(self, kind: str, namespace: Obj, old: Obj | None) -> None:
-        name = name_of(namespace)
-        if kind != "DELETED" and is_deleting(namespace) and name not in self._tasks:
+        name, uid = name_of(namespace), uid_of(namespace)
+        if kind != "DELETED" and is_deleting(namespace) and uid not in self._tasks:
             self._nudges[name] = asyncio.Event()
-            task = asyncio.get_running_loop().create_task(self._terminate(name), name=f"namespace {name}")
-            self._tasks[name] = task
-            task.add_done_callback(lambda _: self._forget(name))
+            task = asyncio.get_running_loop().create_task(
+                self._terminate(name, uid), name=f"namespace {name}"
+            )
+            self._tasks[uid] = task
+            task.add_done_callback(lambda _: self._tasks.pop(uid, None))
+        elif kind == "DELETED":
+            self._nudges.pop(name, None)
 
-    def _forget(self, name: str) -> None:
-        self._tasks.pop(name, None)
-        self._nudges.pop(name, None)
-
-    def _on_pod(self, kind: str, pod: Obj, old: Obj | None) -> None:
-        nudge = self._nudges.get(pod["metadata"].get("namespace", ""))
-        if kind == "DELETED" and nudge is not None:
+    def nudge(self, namespace: str) -> None:
+        """Something in the namespace has gone: if it waits for that, it looks again."""
+        nudge = self._nudges.get(namespace)
+        if nudge is not None:
             nudge.set()
 
-    async def _terminate(self, name: str) -> None:
+    async def _terminate(self, name: str, uid: str) -> None:
         delay_s = _RETRY_FIRST_S
+        nudge = self._nudges[name]
         while True:
-            nudge = self._nudges[name]
             nudge.clear()
             try:
-                if await self._empty(name) and await self._finalize(name):
+                if await self._step(name, uid):
                     return
             except (ApiError, OSError) as error:
                 _LOG.info("namespace %s: %s", name, str(error) or type(error).__name__)
+            except Exception:
+                _LOG.exception("namespace %s", name)
             try:
                 async with asyncio.timeout(delay_s):
                     await nudge.wait()
             except TimeoutError:
                 delay_s = min(delay_s * 2, _RETRY_MAX_S)
 
-    async def _empty(self, name: str) -> bool:
-        """Deletes what is there; whether nothing was left."""
-        left = 0
-        for resource in _CONTENT:
-            for obj in (await self._client.list(resource.kind, name)).items:
-                left += not await self._delete(resource, obj, name)
-        return left == 0
+    async def _step(self, name: str, uid: str) -> bool:
+        """Deletes what is there and says what is left; whether the namespace is done with."""
+        namespace = await self._find(name)
+        if namespace is None or uid_of(namespace) != uid:
+            return True
+        if NAMES.finalizer_namespace not in (spec_of(namespace).get("finalizers") or ()):
+            return True  # what it waits for now is somebody else's
+        await self._kinds.refresh()
+        remaining = await self._empty(name)
+        remaining.discovery = self._kinds.failure
+        await self._report(namespace, remaining)
+        return remaining.nothing and await self._finalize(name)
 
-    async def _delete(self, resource: Resource, obj: Obj, namespace: str) -> bool:
-        """Whether the object is gone; one with finalizers or a grace period is not, yet."""
-        if not is_deleting(obj):
+    async def _find(self, name: str) -> Obj | None:
+        try:
+            return await self._client.get("Namespace", name)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def _empty(self, name: str) -> Remaining:
+        """Deletes what is there, pods before all else: what was left."""
+        remaining = Remaining()
+        content = [r for r in self._kinds.with_verbs("list", "delete") if r.namespaced]
+        first = [r for r in content if r.kind == "Pod" and not r.group]
+        for kinds in (first, [r for r in content if r not in first]):
+            for resource in kinds:
+                await self._delete_all(resource, name, remaining)
+                await asyncio.sleep(0)
+            if not remaining.nothing:
+                break
+        return remaining
+
+    async def _delete_all(self, resource: Resource, namespace: str, remaining: Remaining) -> None:
+        try:
+            if not (await self._client.list(resource, namespace, metadata_only=True)).items:
+                return
+            await self._delete(resource, namespace)
+            left = (await self._client.list(resource, namespace, metadata_only=True)).items
+        except ApiError as error:
+            if error.code != 404:  # 404: the kind itself has gone, and all of its objects
+                remaining.failures.append(str(error))
+            return
+        remaining.add(resource, left)
+
+    async def _delete(self, resource: Resource, namespace: str) -> None:
+        if "deletecollection" in resource.verbs:
+            await self._client.delete_collection(resource, namespace, propagation="Background")
+            return
+        for obj in (await self._client.list(resource, namespace, metadata_only=True)).items:
             try:
-                answer = await self._client.delete(resource.kind, name_of(obj), namespace, uid=uid_of(obj))
+                await self._client.delete(resource, name_of(obj), namespace, propagation="Background")
             except ApiError as error:
-                return error.code == 404
-            return not (answer.get("metadata") or {}).get("deletionTimestamp")
-        return False
+                if error.code != 404:
+                    raise
+
+    async def _report(self, namespace: Obj, remaining: Remaining) -> None:
+        """Conditions say why the namespace is still there. One that goes at once needs none."""
+        before = status_of(namespace).get("conditions") or []
+        if remaining.nothing and not before:
+            return
+        wanted = conditions(before, remaining)
+        if wanted == before:
+            return
+        patch = {
+            "metadata": {"uid": namespace["metadata"]["uid"]},
+            "status": {"phase": "Terminating", "conditions": wanted},
+        }
+        try:
+            await self._client.patch("Namespace", name_of(namespace), patch, subresource="status")
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
 
     async def _finalize(self, name: str) -> bool:
         """Removes our finalizer; whether the namespace is gone or waits for somebody else's."""
-        try:
-            namespace = await self._client.get("Namespace", name)
-        except ApiError as error:
-            if error.code == 404:
-                return True
-            raise
+        namespace = await self._find(name)
+        if namespace is None:
+            return True
         finalizers = [f for f in spec_of(namespace).get("finalizers") or [] if f != NAMES.finalizer_namespace]
         body = {**namespace, "spec": {**spec_of(namespace), "finalizers": finalizers}}
         try:
@@ -106,5 +168,6 @@ class Namespaces:
 
     def stop(self) -> None:
         """Cancels the work on namespaces; it begins anew at the next start."""
-        for task in list(self._tasks.values()):
+        tasks, self._tasks = list(self._tasks.values()), {}
+        for task in tasks:
             task.cancel()

@@ -11,15 +11,20 @@ from kube32.client.events import EventRecorder
 from kube32.client.informer import Informer
 from kube32.contract import NAMES, Limits, text
 from kube32.controllers.deadlines import Deadlines
-from kube32.controllers.objects import Obj, condition, name_of, now_rfc3339, spec_of, status_of
+from kube32.controllers.objects import Obj, condition, is_true, name_of, now_rfc3339, spec_of, status_of
 
 _LOG = logging.getLogger(__name__)
-_MANAGED = (NAMES.taint_not_ready, NAMES.taint_unreachable, NAMES.taint_unschedulable)
+_MANAGED = (
+    NAMES.taint_not_ready,
+    NAMES.taint_unreachable,
+    NAMES.taint_unschedulable,
+    *NAMES.condition_taints.values(),
+)
 _RETRY_S = 1.0
 
 
 class NodeLifecycle:
-    """Keeps each Node's Ready condition and taints true; it does not evict pods."""
+    """Keeps each Node's Ready condition and taints true; what that means for its pods others see to."""
 
     def __init__(
         self, client: ApiClient, nodes: Informer, leases: Informer, limits: Limits, events: EventRecorder
@@ -127,13 +132,16 @@ class NodeLifecycle:
 
 
 def _taints(node: Obj) -> list[Obj]:
-    """The node's taints as they should be: those of others, and ours by Ready and cordon."""
+    """The node's taints as they should be: those of others, and ours by its conditions and cordon."""
     before = [dict(t) for t in spec_of(node).get("taints") or []]
     wanted: list[tuple[str, str]] = []
     ready = (condition(node, "Ready") or {}).get("status")
     if ready != "True":
         key = NAMES.taint_unreachable if ready == "Unknown" else NAMES.taint_not_ready
         wanted += [(key, "NoSchedule"), (key, "NoExecute")]
+    for kind, key in NAMES.condition_taints.items():
+        if is_true(node, kind):
+            wanted.append((key, "NoSchedule"))
     if spec_of(node).get("unschedulable"):
         wanted.append((NAMES.taint_unschedulable, "NoSchedule"))
     kept = [t for t in before if t.get("key") not in _MANAGED or (t.get("key"), t.get("effect")) in wanted]

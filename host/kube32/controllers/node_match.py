@@ -82,9 +82,14 @@ def _tolerates(toleration: Obj, taint: Obj) -> bool:
     return bool(key) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
+def toleration_of(pod: Obj, taint: Obj) -> Obj | None:
+    """The first of the pod's tolerations that covers the taint."""
+    return next((t for t in spec_of(pod).get("tolerations") or [] if _tolerates(t, taint)), None)
+
+
 def tolerated(pod: Obj, taint: Obj) -> bool:
     """Whether one of the pod's tolerations covers the taint."""
-    return any(_tolerates(t, taint) for t in spec_of(pod).get("tolerations") or [])
+    return toleration_of(pod, taint) is not None
 
 
 def untolerated_taint(node: Obj, pod: Obj) -> Obj | None:

@@ -1,9 +1,9 @@
 """What pods ask of a node and what it has: cpu in thousandths, memory in bytes, pods, named resources."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
-from kube32.controllers.objects import Obj, containers, is_finished, node_of, spec_of, status_of
+from kube32.controllers.objects import Obj, containers, spec_of, status_of
 from kube32.formats.quantity import parse
 
 Amounts = dict[str, int]
@@ -30,13 +30,26 @@ def _container_requests(container: Obj) -> Amounts:
 
 
 def requests(pod: Obj) -> Amounts:
-    """What the pod takes: the sum of its containers, or more where an init container needs more."""
+    """What the pod takes: the sum of its containers, or more where an init container needs more.
+
+    An init container that keeps running (restartPolicy Always) counts with the containers, and beside the init
+    containers after it.
+    """
     total: Amounts = {}
     for container in containers(pod):
         _add(total, _container_requests(container))
+    beside: Amounts = {}
+    peak: Amounts = {}
     for container in spec_of(pod).get("initContainers") or []:
-        for name, value in _container_requests(container).items():
-            total[name] = max(total.get(name, 0), value)
+        needed = _container_requests(container)
+        if container.get("restartPolicy") == "Always":
+            _add(beside, needed)
+            _add(total, needed)
+            needed = {}
+        for name in {*needed, *beside}:
+            peak[name] = max(peak.get(name, 0), needed.get(name, 0) + beside.get(name, 0))
+    for name, value in peak.items():
+        total[name] = max(total.get(name, 0), value)
     _add(total, amounts(spec_of(pod).get("overhead")))
     total["pods"] = 1
     return {name: value for name, value in total.items() if value}
@@ -46,16 +59,6 @@ def allocatable(node: Obj) -> Amounts:
     """What the node offers to pods."""
     status = status_of(node)
     return amounts(status.get("allocatable") or status.get("capacity"))
-
-
-def used_by_node(pods: Iterable[Obj]) -> dict[str, Amounts]:
-    """What the pods bound to each node take; finished pods take nothing."""
-    used: dict[str, Amounts] = {}
-    for pod in pods:
-        node = node_of(pod)
-        if node and not is_finished(pod):
-            _add(used.setdefault(node, {}), requests(pod))
-    return used
 
 
 def _add(total: Amounts, more: Amounts) -> None:

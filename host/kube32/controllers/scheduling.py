@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kube32.contract import NAMES, text
+from kube32.controllers.load import Load
 from kube32.controllers.node_match import (
     lacks_storage,
     matches_required_affinity,
@@ -18,8 +19,8 @@ from kube32.controllers.node_match import (
     tolerated,
     untolerated_taint,
 )
-from kube32.controllers.objects import Obj, is_finished, is_true, name_of, node_of, spec_of
-from kube32.controllers.resources import Amounts, allocatable, requests, used_by_node
+from kube32.controllers.objects import Obj, is_true, name_of, spec_of
+from kube32.controllers.resources import Amounts, allocatable, requests
 
 # (name in the contract's section "scheduling", its fields)
 Refusal = tuple[str, tuple[tuple[str, str], ...]]
@@ -39,38 +40,48 @@ class Placement:
 def choose(
     pod: Obj,
     nodes: Sequence[Obj],
-    pods: Iterable[Obj],
+    pods: Load | Iterable[Obj],
     *,
     extra_selector: Mapping[str, str] | None = None,
     exclude: Collection[str] = (),
     allow_cordoned: bool = True,
+    volumes_on: Collection[str] = (),
 ) -> Placement:
     """The best node for `pod`, given every node and every pod of the cluster.
 
     A pod that tolerates the taint of cordoned nodes may go to one, unless `allow_cordoned` is off (moves).
+    `volumes_on`: the nodes that hold its claims; with one it goes there, with several nowhere.
     """
     if not nodes:
         return Placement(None, text("scheduling", "no_nodes"))
-    everybody = list(pods)
-    used = used_by_node(p for p in everybody if not _same(p, pod))
+    load = pods if isinstance(pods, Load) else Load(pods)
     wanted = requests(pod)
+    limits = _Limits(extra_selector, exclude, allow_cordoned, volumes_on)
     fitting, refusals = [], Counter[Refusal]()
     for node in nodes:
-        found = list(
-            _refusals(node, pod, wanted, used.get(name_of(node), {}), extra_selector, exclude, allow_cordoned)
-        )
+        found = list(_refusals(node, pod, wanted, load.used(name_of(node), pod), limits))
         if found:
             refusals.update(found)
         else:
             fitting.append(node)
     if not fitting:
         return Placement(None, _reason(len(nodes), refusals))
-    return Placement(name_of(_best(pod, fitting, everybody, used, wanted)))
+    return Placement(name_of(_best(pod, fitting, load, wanted)))
 
 
-def _same(one: Obj, other: Obj) -> bool:
-    uid = one["metadata"].get("uid")
-    return bool(uid) and uid == other["metadata"].get("uid")
+def nowhere(total: int, reason: str) -> Placement:
+    """What is said of a pod that no node can take, for a reason that lies with the pod."""
+    return Placement(None, text("scheduling", "none", total=total, reasons=reason))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What else a choice is bound by, besides the pod's own spec."""
+
+    extra_selector: Mapping[str, str] | None
+    exclude: Collection[str]
+    allow_cordoned: bool
+    volumes_on: Collection[str]
 
 
 def _reason(total: int, refusals: Counter[Refusal]) -> str:
@@ -85,12 +96,10 @@ def _refusals(
     pod: Obj,
     wanted: Amounts,
     used: Amounts,
-    extra_selector: Mapping[str, str] | None,
-    exclude: Collection[str],
-    allow_cordoned: bool,
+    limits: _Limits,
 ) -> Iterator[Refusal]:
     """Why the node does not take the pod: the first reason, and of resources each one that is short."""
-    first = _first_refusal(node, pod, extra_selector, exclude, allow_cordoned)
+    first = _first_refusal(node, pod, limits)
     if first is not None:
         yield first
         return
@@ -102,28 +111,24 @@ def _refusals(
             yield ("too_many_pods", ()) if name == "pods" else ("insufficient", (("resource", name),))
 
 
-def _first_refusal(
-    node: Obj,
-    pod: Obj,
-    extra_selector: Mapping[str, str] | None,
-    exclude: Collection[str],
-    allow_cordoned: bool,
-) -> Refusal | None:
-    if name_of(node) in exclude:
+def _first_refusal(node: Obj, pod: Obj, limits: _Limits) -> Refusal | None:
+    if name_of(node) in limits.exclude:
         return "excluded", ()
     if not is_true(node, "Ready"):
         return "not_ready", ()
-    if is_cordoned(node) and not (allow_cordoned and tolerated(pod, CORDON_TAINT)):
+    if is_cordoned(node) and not (limits.allow_cordoned and tolerated(pod, CORDON_TAINT)):
         return "unschedulable", ()
     taint = untolerated_taint(node, pod)
     if taint is not None:
         return "taint", (("key", taint.get("key", "")), ("value", taint.get("value", "")))
-    selectors = (spec_of(pod).get("nodeSelector"), extra_selector)
+    selectors = (spec_of(pod).get("nodeSelector"), limits.extra_selector)
     if not all(matches_selector(node, s) for s in selectors) or not matches_required_affinity(node, pod):
         return "selector", ()
     capability = missing_capability(node, pod)
     if capability is not None:
         return "capability", (("name", capability),)
+    if any(name != name_of(node) for name in limits.volumes_on):
+        return "volume_node", ()
     return ("storage", ()) if lacks_storage(node, pod) else None
 
 
@@ -135,27 +140,20 @@ def is_cordoned(node: Obj) -> bool:
     return bool(spec_of(node).get("unschedulable"))
 
 
-def _best(pod: Obj, fitting: list[Obj], pods: list[Obj], used: dict[str, Amounts], wanted: Amounts) -> Obj:
+def _best(pod: Obj, fitting: list[Obj], load: Load, wanted: Amounts) -> Obj:
     """The node with the most room and the fewest siblings; of equals the first by name."""
-    siblings = Counter(node_of(p) for p in pods if _siblings(p, pod))
+    siblings = load.siblings(pod)
     most = max(siblings.values(), default=0)
     heaviest = max((preferred_weight(n, pod) for n in fitting), default=0)
 
     def score(node: Obj) -> tuple[float, str]:
         name = name_of(node)
-        room = _room(allocatable(node), used.get(name, {}), wanted)
+        room = _room(allocatable(node), load.used(name, pod), wanted)
         spread = 1 - siblings[name] / most if most else 1.0
         liked = preferred_weight(node, pod) / heaviest if heaviest else 0.0
         return -(room + spread + 2 * liked - 3 * soft_taints(node, pod)), name
 
     return min(fitting, key=score)
-
-
-def _siblings(one: Obj, pod: Obj) -> bool:
-    owners = one["metadata"].get("ownerReferences"), pod["metadata"].get("ownerReferences")
-    same_owner = bool(owners[1]) and owners[0] == owners[1]
-    same_space = one["metadata"].get("namespace") == pod["metadata"].get("namespace")
-    return same_owner and same_space and not is_finished(one) and not _same(one, pod)
 
 
 def _room(offered: Amounts, used: Amounts, wanted: Amounts) -> float:

@@ -27,7 +27,7 @@ from kube32.kubelet.node_services import NodeServices
 from kube32.kubelet.node_status import NodeOptions, NodeStatus
 from kube32.kubelet.pod_worker import PodWorker
 from kube32.kubelet.registry import Registry
-from kube32.kubelet.server import Credentials, KubeletServer, server_ssl_context
+from kube32.kubelet.server import Credentials, KubeletServer, TakeRoutes, server_ssl_context
 from kube32.kubelet.values import Obj, key_of, spec, uid_of
 from kube32.kubelet.volumes import Volumes
 from kube32.wasm import ChannelHub, Engine, interp_mops
@@ -39,7 +39,7 @@ _HALT_GRACE_S = 2.0
 
 
 class Kubelet:
-    """One node. `ready` is set once the node is registered, its pods are known and its Lease is held."""
+    """One node. `take_routes` (set before `start`) gets the listeners' route table. `ready` is set once the node is registered, its pods are known and its Lease is held."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Kubelet:
         self.name = name
         self.ready = asyncio.Event()
         self.registry = Registry(name)
+        self.take_routes: TakeRoutes | None = None
         self._client = client
         self._engine = engine
         self._limits = limits
@@ -144,7 +145,7 @@ class Kubelet:
     async def _listen(self) -> None:
         context = server_ssl_context(self._credentials, self._data_dir)
         checkpoints = CheckpointEndpoint(self.registry, self._freezer, self._client, self.name, self._limits)
-        self._server = KubeletServer(self.registry, checkpoints, self._limits, context)
+        self._server = KubeletServer(self.registry, checkpoints, self._limits, context, self.take_routes)
         await self._server.start(self._host, self._port)
 
     async def _become_ready(self) -> None:

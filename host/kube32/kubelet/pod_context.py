@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from kube32.contract import NAMES
+from kube32.contract import NAMES, text
 from kube32.kubelet.node_services import NodeServices
 from kube32.kubelet.pod_status import PodRecord, build
 from kube32.kubelet.publisher import PodPublisher
@@ -94,6 +94,8 @@ class PodContext:
         """A newer object of the pod."""
         if uid_of(pod) == self.uid and _version(pod) >= _version(self.pod):
             self.pod = pod
+            if _marked_lost(pod):
+                self.writer.overwritten()
 
     def report_soon(self) -> None:
         """Reports ContainerCreating, unless the pod runs before."""
@@ -148,6 +150,13 @@ class PodContext:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _marked_lost(pod: Obj) -> bool:
+    """Whether the control plane took this node for lost and its pods for not Ready."""
+    reason = text("nodes", "pod_not_ready_reason")
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("reason") == reason for c in conditions)
 
 
 def _version(pod: Obj) -> int:

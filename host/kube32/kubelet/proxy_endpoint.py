@@ -64,18 +64,18 @@ async def answer_proxy(
     try:
         worker.check()
         body = await read_body(request, limits.pod_request_body_bytes, limits)
-        held = _hold(worker, held, len(body))
+        held = hold(worker, held, len(body))
         answered = await worker.submit(_call(request, path, body))
         response = _response(worker, answered)
-        held = _hold(worker, held, len(body) + len(answered.response_body))
+        held = hold(worker, held, len(body) + len(answered.response_body))
         return await _send(request, response, limits)
     except NotDelivered as refused:
         return _refused(worker, refused, limits)
     finally:
-        _hold(worker, held, 0)
+        hold(worker, held, 0)
 
 
-def _hold(worker: PodWorker, before: int, now: int) -> int:
+def hold(worker: PodWorker, before: int, now: int) -> int:
     """Counts the bytes of a request that is under way, so that many large ones do not fill the node."""
     worker.held_bytes += now - before
     return now
@@ -132,6 +132,7 @@ def _refused(worker: PodWorker, refused: NotDelivered, limits: Limits) -> web.Re
     headers = {}
     if refused.status == STATUS_UNAVAILABLE:
         headers["Retry-After"] = str(limits.pod_retry_after_s)
+        headers[NAMES.header_not_delivered] = "true"
     if kind == "frozen":
         # A proxy in front may hold and deliver again on this mark alone: the pod saw nothing of the request.
         headers[NAMES.header_frozen] = worker.uid
@@ -146,7 +147,7 @@ def _response(worker: PodWorker, call: HttpCall) -> web.Response:
     body = None if status in _NO_BODY else call.response_body
     response = web.Response(status=status, body=body)
     for name, value in call.response_headers:
-        if _acceptable(name, value):
+        if acceptable(name, value):
             if name.lower() in ("content-type", "date", "server"):
                 response.headers[name] = value
             else:
@@ -154,7 +155,7 @@ def _response(worker: PodWorker, call: HttpCall) -> web.Response:
     return response
 
 
-def _acceptable(name: str, value: str) -> bool:
+def acceptable(name: str, value: str) -> bool:
     """Whether a pod's header goes out: it must not frame the answer, nor pass for the kubelet's own mark."""
     lower = name.lower()
     if lower in _FRAMING or lower.startswith(NAMES.header_prefix.lower()):

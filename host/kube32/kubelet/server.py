@@ -30,6 +30,7 @@ from kube32.kubelet.registry import Registry
 
 _LOG = logging.getLogger(__name__)
 _SHUTDOWN_S = 1.0
+TakeRoutes = Callable[[bytes], Awaitable[None]]
 Answer = Callable[[web.BaseRequest, list[str]], Awaitable[web.StreamResponse]]
 
 
@@ -74,8 +75,10 @@ class KubeletServer:
         checkpoints: CheckpointEndpoint,
         limits: Limits,
         context: ssl.SSLContext,
+        take_routes: TakeRoutes | None = None,
     ) -> None:
         self.port = 0
+        self._take_routes = take_routes
         self._registry = registry
         self._checkpoints = checkpoints
         self._limits = limits
@@ -89,6 +92,7 @@ class KubeletServer:
             "thaw": (("POST",), 3, checkpoints.thaw),
             "containerLogs": (("GET",), 3, self._logs),
             "events": (("POST",), 2, self._events),
+            "routes": (("PUT",), 0, self._put_routes),
         }
 
     async def start(self, host: str, port: int) -> None:
@@ -159,6 +163,17 @@ class KubeletServer:
     async def _logs(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
         worker, container = self._registry.container(*segments)
         return await answer_logs(request, worker, container, self._limits)
+
+    async def _put_routes(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
+        """The control plane's route table for the listeners of this node."""
+        if self._take_routes is None:
+            raise not_found(text("answers", "path_unknown", path="/routes"))
+        data = await read_body(request, self._limits.routes_bytes, self._limits)
+        try:
+            await self._take_routes(data)
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        return json_answer({})
 
     async def _events(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
         namespace, topic = segments

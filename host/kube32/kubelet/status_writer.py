@@ -44,6 +44,11 @@ class StatusWriter:
             self.clean.clear()
             self._task = asyncio.create_task(self._write())
 
+    def overwritten(self) -> None:
+        """Somebody else changed the status on the server: it is written again, as it is."""
+        self._sent = None
+        self.changed()
+
     async def close(self) -> None:
         """Nothing is written from now on."""
         self._closed = True

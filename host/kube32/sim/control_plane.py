@@ -16,7 +16,8 @@ from kube32.client.kubeconfig import render_kubeconfig
 from kube32.contract import Limits, limits_for
 from kube32.controllers.manager import Controllers
 from kube32.sim.inprocess import InProcessTransport
-from kube32.sim.node import make_kubelet, start_kubelet
+from kube32.sim.listeners import make_listeners, start_listeners
+from kube32.sim.node import make_kubelet, node_options, start_kubelet
 from kube32.sim.options import SimOptions, StartError
 from kube32.sim.process import until_signal, write_private, write_ready_file
 from kube32.store.store import Store
@@ -29,8 +30,9 @@ async def run_control_plane(options: SimOptions) -> None:
     async with AsyncExitStack() as stack:
         server, security, port = await _serve(options, limits, stack)
         loop = asyncio.get_running_loop()
+        ca_pem = security.ca_pem if limits.profile == "sim" else ""
         controllers = Controllers(
-            ApiClient(InProcessTransport(server, security.controller_token, loop)), limits
+            ApiClient(InProcessTransport(server, security.controller_token, loop)), limits, ca_pem
         )
         await controllers.start()
         stack.push_async_callback(controllers.stop)
@@ -39,8 +41,12 @@ async def run_control_plane(options: SimOptions) -> None:
         def transport() -> InProcessTransport:
             return InProcessTransport(server, node.token, loop)
 
-        kubelet = make_kubelet(options, limits, ApiClient(transport()), transport, node)
+        offer = node_options(options, limits)
+        kubelet = make_kubelet(options, limits, ApiClient(transport()), transport, node, offer)
+        listeners = make_listeners(options, kubelet, transport(), limits)
         stack.push_async_callback(kubelet.stop)
+        stack.push_async_callback(listeners.stop)
+        await start_listeners(listeners, options, offer)
         await start_kubelet(kubelet, options)
         url = _url(options, port)
         kubeconfig = _write_kubeconfigs(options, security, url)
@@ -92,6 +98,7 @@ async def _serve(
         if error.errno == errno.EADDRINUSE:
             raise StartError(f"{where} is in use; choose another with --listen HOST:PORT") from None
         raise StartError(f"--listen {where}: {error.strerror or error}") from None
+    server.views.set_api_server(_reach(options.host), listener.bound_port)
     stack.push_async_callback(listener.stop)
     # First of these three: the listener waits for what is under way, and watches are without end.
     stack.callback(server.hub.close)

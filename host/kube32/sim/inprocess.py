@@ -94,10 +94,11 @@ class InProcessTransport(Transport):
         all_headers = CIMultiDict(self._headers)
         all_headers.update(headers or {})
         length = all_headers.get("Content-Length")
+        path, _, inline = path.partition("?")
         return Request(
             method,
             path,
-            query_string=urlencode(query) if query else "",
+            query_string=urlencode(query) if query else inline,
             headers=all_headers,
             body=body,
             content_length=int(length) if length is not None else None,

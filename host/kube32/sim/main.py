@@ -53,6 +53,9 @@ def sim(
     kubelet_port: Annotated[
         int, typer.Option(help="The kubelet's port; 0 takes a free one.", min=0, max=65535)
     ] = 0,
+    ingress: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where this node listens for Ingress requests.")
+    ] = "",
     profile: Annotated[str, typer.Option(help=f"Limits: {', '.join(PROFILES)}.")] = "sim",
     memory: Annotated[str, typer.Option(help="The node's memory for pods, such as 512Mi.")] = "",
     cpu: Annotated[str, typer.Option(help="The node's CPU, such as 2 or 500m.")] = "",
@@ -102,6 +105,7 @@ def sim(
             port=port,
             advertise=[check_host("--advertise", a) for a in advertise or []],
             kubeconfig=kubeconfig,
+            ingress=parse_listen(ingress, "--ingress", "127.0.0.1:8080") if ingress else None,
         )
         prepare_data_dir(options.data_dir)
         with DataDirLock(options.data_dir):

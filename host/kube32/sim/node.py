@@ -53,6 +53,7 @@ def make_kubelet(
     client: ApiClient,
     lease_transport: Callable[[], Transport],
     credentials: Credentials,
+    node: NodeOptions,
 ) -> Kubelet:
     """The kubelet of this process, not yet started. Its port listens on the node's address."""
     engine = Engine(limits, cache_dir=options.data_dir / "compiled")
@@ -66,7 +67,7 @@ def make_kubelet(
         credentials=credentials,
         host=options.node_ip,
         port=options.kubelet_port,
-        options=node_options(options, limits),
+        options=node,
     )
 
 

@@ -46,6 +46,7 @@ class SimOptions:
     port: int = 0
     advertise: list[str] = field(default_factory=list)
     kubeconfig: Path | None = None
+    ingress: tuple[str, int] | None = None
 
 
 def default_name() -> str:
@@ -74,11 +75,11 @@ def default_data_dir(name: str) -> Path:
     return Path.home() / ".kube32" / name
 
 
-def parse_listen(value: str) -> tuple[str, int]:
-    """HOST:PORT, [IPv6]:PORT or :PORT."""
+def parse_listen(value: str, flag: str = "--listen", example: str = "127.0.0.1:6443") -> tuple[str, int]:
+    """HOST:PORT, [IPv6]:PORT or :PORT; StartError names the flag."""
     host, colon, port = value.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise StartError(f'--listen "{value}": give HOST:PORT, such as 127.0.0.1:6443')
+        raise StartError(f'{flag} "{value}": give HOST:PORT, such as {example}')
     return host.strip("[]") or "0.0.0.0", int(port)
 
 

@@ -7,7 +7,8 @@ from kube32.client.http import HttpTransport
 from kube32.client.kubeconfig import ClusterAccess, KubeconfigError, load_kubeconfig
 from kube32.contract import limits_for
 from kube32.sim import credentials
-from kube32.sim.node import make_kubelet, start_kubelet
+from kube32.sim.listeners import make_listeners, start_listeners
+from kube32.sim.node import make_kubelet, node_options, start_kubelet
 from kube32.sim.options import SimOptions, StartError
 from kube32.sim.process import until_signal, write_ready_file
 
@@ -25,8 +26,11 @@ async def run_worker(options: SimOptions) -> None:
     def lease_transport() -> HttpTransport:
         return HttpTransport(access.server, ssl_context=access.ssl_context, token=own.token)
 
-    kubelet = make_kubelet(options, limits, ApiClient(node_access), lease_transport, own)
+    node = node_options(options, limits)
+    kubelet = make_kubelet(options, limits, ApiClient(node_access), lease_transport, own, node)
+    listeners = make_listeners(options, kubelet, node_access, limits)
     try:
+        await start_listeners(listeners, options, node)
         await start_kubelet(kubelet, options)
         await kubelet.ready.wait()
         write_ready_file(
@@ -35,6 +39,7 @@ async def run_worker(options: SimOptions) -> None:
         print(f"kube32-sim: node {options.name} serves pods of {access.server}", flush=True)
         await until_signal()
     finally:
+        await listeners.stop()
         await kubelet.stop()
         await node_access.close()
 

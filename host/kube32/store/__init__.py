@@ -12,6 +12,7 @@ from kube32.store.errors import (
     TooManyStreams,
     WatchExpired,
 )
+from kube32.store.reading import ReadingStore
 from kube32.store.store import Store
 from kube32.store.watch_hub import WatchHub
 from kube32.store.watch_stream import WatchEvent, WatchStream
@@ -23,6 +24,7 @@ __all__ = [
     "Entry",
     "NotEncodable",
     "NotFound",
+    "ReadingStore",
     "SlowWatcher",
     "Store",
     "StoreError",

@@ -118,6 +118,14 @@ class Store:
         self._settle()
         return entry
 
+    def claim(self) -> int:
+        """Takes a revision for a change of something that is not stored, so that it has its place in the
+        one order of all changes.
+        """
+        with self._lock:
+            self._revision += 1
+            return self._revision
+
     def subscribe(self, prefix: str, callback: Callable[[Change], None]) -> Callable[[], None]:
         """Calls `callback` for every later change under `prefix`, in the order of revisions, one at a time.
 

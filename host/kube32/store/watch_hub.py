@@ -12,8 +12,8 @@ from threading import RLock
 from kube32.contract import Limits
 from kube32.store.entry import Change, Entry, restamp
 from kube32.store.errors import SlowWatcher, TooManyStreams, WatchExpired
+from kube32.store.reading import ReadingStore
 from kube32.store.ring import EventRing, Match, resource_of_key
-from kube32.store.store import Store
 from kube32.store.watch_stream import Scope, WatchEvent, WatchStream
 
 __all__ = ["SlowWatcher", "TooManyStreams", "WatchEvent", "WatchExpired", "WatchHub", "WatchStream"]
@@ -23,11 +23,17 @@ class WatchHub:
     """All watches of a store, and the count of the streams that have a cap.
 
     Watches cannot resume from before the hub was made: the revision at that time is the boot revision.
-    `loop` is not needed: a stream belongs to the event loop that reads it.
+    `loop` is not needed: a stream belongs to the event loop that reads it. `places` is another hub whose
+    streams count together with this one's.
     """
 
     def __init__(
-        self, store: Store, limits: Limits, *, loop: asyncio.AbstractEventLoop | None = None
+        self,
+        store: ReadingStore,
+        limits: Limits,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        places: "WatchHub | None" = None,
     ) -> None:
         self.lock = RLock()
         self._store = store
@@ -36,6 +42,7 @@ class WatchHub:
         self._streams: list[WatchStream] = []
         self._releases: dict[WatchStream, Callable[[], None]] = {}
         self._count = 0
+        self._places = places
         with self.lock:
             self._unsubscribe = store.subscribe("/registry/", self._changed)
             self._ring = EventRing(limits.watch_ring_events, store.revision)
@@ -43,7 +50,7 @@ class WatchHub:
     @property
     def stream_count(self) -> int:
         """Open streams that count against `watch_streams`, logs included."""
-        return self._count
+        return self._count if self._places is None else self._places.stream_count
 
     @property
     def seen(self) -> int:
@@ -52,6 +59,8 @@ class WatchHub:
 
     def take_stream(self) -> Callable[[], None]:
         """Takes one of `watch_streams` places and gives what frees it. Raises TooManyStreams."""
+        if self._places is not None:
+            return self._places.take_stream()
         taken = [True]
         with self.lock:
             if self._count >= self._limits.watch_streams:

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kube32.api.catalog import Catalog
 from kube32.api.http import BodyCut, Request
 from kube32.api.routes import parse
 from kube32.api.status import ApiFailure
 from kube32.contract import limits_for
 
 CORE = "/api/v1/namespaces/default"
+CATALOG = Catalog("sim")
 LIMITS = limits_for("sim")
 
 
@@ -197,14 +199,18 @@ async def test_a_streamed_body_past_the_limit_is_not_read_to_its_end(api: Any) -
     assert sent <= LIMITS.api_body_bytes + 65536
 
 
-async def test_nothing_but_health_answers_without_a_credential(api: Any) -> None:
+async def test_nothing_but_public_information_answers_without_a_credential(api: Any) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
         answer = await api.get(path, token="")
         assert (answer.status, answer.body) == (200, b"ok")
+    assert (await api.get("/version", token="")).status == 200
+    for path in ("/", "/api", "/openapi/v3", f"{CORE}/pods", "/nope"):
+        answer = await api.get(path, token="")
+        assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+        assert 'User "system:anonymous" cannot' in answer.message
     for path in ("/", "/api", "/version", "/openapi/v3", f"{CORE}/pods", "/api/v1/../x", "/nope"):
-        for token in ("", "wrong"):
-            answer = await api.get(path, token=token)
-            assert (answer.status, answer.message) == (401, "Unauthorized")
+        answer = await api.get(path, token="wrong")
+        assert (answer.status, answer.message) == (401, "Unauthorized")
 
 
 async def test_readiness_follows_start_and_close(api: Any) -> None:
@@ -248,7 +254,7 @@ async def test_a_fault_inside_is_a_status_with_500(api: Any, monkeypatch: pytest
 )
 def test_any_path_is_parsed_or_refused(method: str, parts: list[str]) -> None:
     try:
-        info = parse(method, "/" + "/".join(parts), {})
+        info = parse(method, "/" + "/".join(parts), {}, CATALOG)
     except ApiFailure as failure:
         assert failure.code in (400, 405)
     else:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from kube32.api.catalog import Catalog
+from kube32.api.catalog import Catalog
 from kube32.api.checkpoint_data import make_pool
 from kube32.api.http import Request, Response
 from kube32.api.kubelets import KubeletConnector
@@ -101,7 +103,7 @@ class World:
     ) -> Response:
         """Gives a request to a handler, once the authorizer has let it pass."""
         request = self.request(method, target, token, **parts)
-        info = parse(method, request.path, request.query)
+        info = parse(method, request.path, request.query, Catalog("sim"))
         assert request.user is not None
         self.security.authorize(request.user, info, request)
         answer: Response = await handler(self, request, info)

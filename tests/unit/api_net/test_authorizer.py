@@ -5,12 +5,15 @@ from typing import Any
 import pytest
 
 from kube32.api.authorizer import admit, authorize
+from kube32.api.catalog import Catalog
 from kube32.api.http import Request, UserInfo
+from kube32.api.rbac.policy import Rbac
 from kube32.api.routes import RequestInfo, parse
 from kube32.api.status import ApiFailure
-from kube32.contract import LIMITS, resource_of
+from kube32.contract import LIMITS, limits_for, resource_of
 from kube32.store import Store
 
+CATALOG = Catalog("sim")
 ADMIN = UserInfo("kubernetes-admin", ("system:masters", "system:authenticated"))
 CONTROLLERS = UserInfo("system:kube32:controllers", ("system:kube32:controllers", "system:authenticated"))
 JOIN = UserInfo("system:kube32:join", ("system:authenticated",))
@@ -64,6 +67,7 @@ def store() -> Store:
         ],
     }
     annotations = {"kube32.io/restore-from": "move-1"}
+    spec["volumes"].append({"name": "v5", "persistentVolumeClaim": {"claimName": "claim"}})  # type: ignore[attr-defined]
     store.put(*entry("Pod", "mine", metadata={"annotations": annotations}, spec=spec))
     other = {
         "nodeName": "b",
@@ -72,6 +76,10 @@ def store() -> Store:
     annotations = {"kube32.io/restore-from": "move-2"}
     store.put(*entry("Pod", "theirs", metadata={"annotations": annotations}, spec=other))
     store.put(*entry("Pod", "unbound", spec={"containers": []}))
+    served = {"labels": {"app": "web", "more": "x"}}
+    store.put(*entry("Pod", "served", metadata=served, spec={"nodeName": "b", "serviceAccountName": "theirs"}))
+    store.put(*entry("Service", "web", spec={"selector": {"app": "web"}}))
+    store.put(*entry("Service", "selects-nothing", spec={}))
     return store
 
 
@@ -80,8 +88,9 @@ def allowed(user: UserInfo, line: str, store: Store | None) -> bool:
     method, target = line.split(" ")
     path, _, query = target.partition("?")
     request = Request(method, path, query_string=query)
+    rbac = Rbac(store if store is not None else Store(LIMITS), limits_for("board"))  # the built-in roles alone
     try:
-        authorize(user, parse(method, path, request.query), request, store)
+        authorize(user, parse(method, path, request.query, CATALOG), request, store, rbac)
     except ApiFailure as failure:
         assert failure.code == 403
         return False
@@ -168,6 +177,19 @@ NODE_MAY = [
     f"GET {CHECKPOINTS}/move-1",
     f"GET {CHECKPOINTS}/move-1/data",
     "POST /apis/kube32.io/v1/namespaces/default/topics/t",
+    f"GET {PODS}/served/proxy/",
+    f"POST {PODS}/served:80/proxy/x",
+    f"GET {PODS}/http:served:80/proxy/x",
+    "GET /api/v1/services",
+    "GET /api/v1/services?watch=1",
+    "GET /api/v1/namespaces/default/services/web",
+    "GET /api/v1/endpoints",
+    "GET /apis/discovery.k8s.io/v1/endpointslices?watch=1",
+    "GET /apis/networking.k8s.io/v1/ingresses",
+    "GET /apis/networking.k8s.io/v1/ingressclasses/x",
+    "GET /api/v1/namespaces/default/persistentvolumeclaims/claim",
+    "GET /api/v1/namespaces/default/serviceaccounts/default",
+    "POST /api/v1/namespaces/default/serviceaccounts/default/token",
 ]
 
 NODE_MAY_NOT = [
@@ -229,6 +251,22 @@ NODE_MAY_NOT = [
     "GET /api/v1/namespaces",
     "DELETE /api/v1/namespaces/default",
     "GET /api/v1/unknown",
+    f"GET {PODS}/theirs/proxy/",
+    f"GET {PODS}/absent/proxy/",
+    f"GET {PODS}/x:served:y:80/proxy/",
+    "GET /api/v1/namespaces/other/pods/served/proxy/",
+    "GET /api/v1/namespaces/default/services/web/proxy/",
+    "POST /api/v1/namespaces/default/services",
+    "PATCH /api/v1/namespaces/default/services/web/status",
+    "DELETE /apis/networking.k8s.io/v1/ingressclasses/x",
+    "GET /api/v1/namespaces/default/persistentvolumeclaims",
+    "GET /api/v1/namespaces/default/persistentvolumeclaims/other",
+    "GET /api/v1/namespaces/default/serviceaccounts",
+    "GET /api/v1/namespaces/default/serviceaccounts/theirs",
+    "POST /api/v1/namespaces/default/serviceaccounts/theirs/token",
+    "GET /api/v1/namespaces/default/secrets?fieldSelector=&fieldSelector=metadata.name=secret-env",
+    "GET /apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "GET /apis/kube32.io/v1/users",
 ]
 
 
@@ -249,14 +287,14 @@ def test_before_the_store_is_there_a_node_may_touch_no_object() -> None:
 def test_a_refusal_has_kubernetes_words(store: Store) -> None:
     request = Request("GET", "/api/v1/namespaces/default/secrets/secret-other")
     with pytest.raises(ApiFailure) as failure:
-        authorize(NODE, parse("GET", request.path, {}), request, store)
+        authorize(NODE, parse("GET", request.path, {}, CATALOG), request, store, None)
     assert failure.value.message == (
         'secrets "secret-other" is forbidden: User "system:node:a" cannot get resource "secrets" '
         'in API group "" '
         "in the namespace \"default\": no relationship found between node 'a' and this object"
     )
     with pytest.raises(ApiFailure) as failure:
-        authorize(JOIN, parse("GET", "/metrics", {}), Request("GET", "/metrics"), store)
+        authorize(JOIN, parse("GET", "/metrics", {}, CATALOG), Request("GET", "/metrics"), store, None)
     assert failure.value.message == 'forbidden: User "system:kube32:join" cannot get path "/metrics"'
 
 

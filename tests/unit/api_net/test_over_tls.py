@@ -118,15 +118,20 @@ async def join(served: Served, tmp_path: Path, name: str) -> tuple[Path, str]:
     return chain, answer["status"]["token"]
 
 
-@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
-async def test_without_a_credential_only_health_answers(served: Served, headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("headers", "answer"),
+    [({}, (403, "Status", "Forbidden")), ({"Authorization": "Bearer wrong"}, (401, "Status", "Unauthorized"))],
+)
+async def test_without_a_credential_only_health_answers(
+    served: Served, headers: dict[str, str], answer: tuple[int, str, str]
+) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
         assert (await served.ask("GET", path, headers=headers))[0] == 200
-    paths = ("/", "/version", "/api", "/apis", "/openapi/v3", "/api/v1/pods", DATA, "/apis/kube32.io/v1/join")
+    paths = ("/", "/api", "/apis", "/openapi/v3", "/api/v1/pods/x", DATA, "/apis/kube32.io/v1/nodes/x")
     for path in paths:
         for method in ("GET", "POST", "PUT"):
             status, body = await served.ask(method, path, headers=headers)
-            assert (status, body["kind"], body["reason"]) == (401, "Status", "Unauthorized")
+            assert (status, body["kind"], body["reason"]) == answer
 
 
 async def test_a_worker_joins_and_is_known_by_certificate_and_token(served: Served, tmp_path: Path) -> None:

@@ -64,8 +64,9 @@ def test_tokens_are_long_random_and_stay_the_same(security: Security, tmp_path: 
     assert {again.admin_token, again.join_token, again.controller_token} == tokens
 
 
-def test_no_credential_is_nobody(security: Security) -> None:
-    assert security.authenticate(Request("GET", "/api")) is None
+def test_no_credential_is_system_anonymous(security: Security) -> None:
+    user = security.authenticate(Request("GET", "/api"))
+    assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,12 @@ import orjson
 import pytest
 
 from kube32.api import discovery
+from kube32.api.catalog import Catalog
 from kube32.api.http import Response
 from kube32.api.status import ApiFailure
 from kube32.contract import RESOURCES
 
+CATALOG = Catalog("sim")
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"
@@ -21,7 +23,7 @@ def get(path: str, accept: str = "") -> Any:
 
 
 def answer(path: str, accept: str = "", if_none_match: str = "") -> Response:
-    response = discovery.handle(path, accept, if_none_match)
+    response = discovery.handle(CATALOG, path, accept, if_none_match)
     assert response is not None
     assert isinstance(response.body, bytes)
     return response
@@ -103,11 +105,11 @@ def test_the_version_is_one_that_kubectl_compares() -> None:
 
 
 def test_what_is_no_discovery_is_none_and_protobuf_alone_is_406() -> None:
-    assert discovery.handle("/apis/example.com/v1", "") is None
-    assert discovery.handle("/api/v1/pods", "") is None
+    assert discovery.handle(CATALOG, "/apis/example.com/v1", "") is None
+    assert discovery.handle(CATALOG, "/api/v1/pods", "") is None
     for path in ("/api", "/api/v1"):
         with pytest.raises(ApiFailure) as failure:
-            discovery.handle(path, "application/vnd.kubernetes.protobuf")
+            discovery.handle(CATALOG, path, "application/vnd.kubernetes.protobuf")
         assert failure.value.code == 406
 
 

@@ -101,3 +101,21 @@ async def test_memory_of_past_events_is_bounded() -> None:
             await asyncio.wait([events._worker])
     await events.close()
     assert len(events._written) <= events_module._REMEMBERED
+
+
+async def test_many_messages_for_one_reason_become_one_event_that_shows_the_last() -> None:
+    events, transport = recorder()
+    for number in range(14):
+        events.event(POD, "Failed", cause=f"cause {number}")
+    events.event(POD, "Failed", cause="cause 3")
+    await events.close()
+    created = [sent.body["message"] for sent in transport.sent if sent.method == "POST"]
+    combined = "(combined from similar events): cause"
+    assert created == [*(f"cause {n}" for n in range(10)), f"{combined} 10"]
+    patched = [sent.body for sent in transport.sent if sent.method == "PATCH"]
+    assert [(p["count"], p.get("message")) for p in patched] == [
+        (2, f"{combined} 11"),
+        (3, f"{combined} 12"),
+        (4, f"{combined} 13"),
+        (2, None),
+    ]

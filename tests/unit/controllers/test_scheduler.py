@@ -118,3 +118,40 @@ async def test_a_pod_that_loses_its_node_by_a_replacement_is_bound_again(cell: C
     assert new["metadata"]["uid"] != pod["metadata"]["uid"]
     uid = new["metadata"]["uid"]
     await cell.until(lambda: cell.pod()["metadata"].get("uid") == uid and _bound(cell, "echo"))
+
+
+async def test_a_gated_pod_says_so_and_is_bound_when_its_gates_are_gone(cell: Cell) -> None:
+    await cell.start()
+    await cell.add_pod(node="", schedulingGates=[{"name": "example.com/wait"}])
+    condition = await cell.until(lambda: _condition(cell))
+    assert (condition["status"], condition["reason"]) == ("False", "SchedulingGated")
+    assert condition["message"] == "Scheduling is blocked due to non-empty scheduling gates"
+    assert await cell.reasons() == []
+    await cell.client.patch("Pod", "echo", {"spec": {"schedulingGates": None}}, "default")
+    await cell.until(lambda: _bound(cell, "echo"))
+
+
+async def test_many_pods_are_bound_quickly_and_nobody_waits_for_that(cell: Cell) -> None:
+    for number in range(47):
+        await cell.add_node(f"n{number}")
+    cell.kubelets.nodes.clear()
+    for number in range(300):
+        await cell.add_pod(f"p{number}", "")
+    loop, longest = asyncio.get_running_loop(), 0.0
+
+    async def measure() -> None:
+        nonlocal longest
+        while True:
+            before = loop.time()
+            await asyncio.sleep(0)
+            longest = max(longest, loop.time() - before)
+
+    began = loop.time()
+    await cell.start()
+    measuring = asyncio.create_task(measure())
+    await cell.until(lambda: all(_bound(cell, f"p{number}") for number in range(300)))
+    measuring.cancel()
+    assert (loop.time() - began) / 300 < 0.02
+    assert longest < 0.5
+    on = [cell.pod(f"p{number}")["spec"]["nodeName"] for number in range(300)]
+    assert max(on.count(node) for node in set(on)) <= 2 * 300 / 50

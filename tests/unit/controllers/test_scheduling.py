@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kube32.contract import NAMES
+from kube32.controllers.resources import requests
 from kube32.controllers.scheduling import choose
 
 Obj = dict[str, Any]
@@ -73,6 +74,15 @@ def test_a_limit_without_a_request_is_a_request_and_init_containers_raise_it() -
     assert "Insufficient memory" in reason(limited, node("a"))
     init = {"name": "i", "resources": {"requests": {"memory": "128Ki"}}}
     assert "Insufficient memory" in reason(pod(initContainers=[init]), node("a"))
+
+
+def test_an_init_container_that_keeps_running_counts_beside_the_others() -> None:
+    sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"memory": "20Ki"}}}
+    init = {"name": "i", "resources": {"requests": {"memory": "30Ki"}}}
+    wanted = pod(asks={"memory": "10Ki"}, initContainers=[sidecar, init])
+    assert requests(wanted)["memory"] == 50 * 1024
+    assert requests(pod(asks={"memory": "40Ki"}, initContainers=[sidecar, init]))["memory"] == 60 * 1024
+    assert requests(pod(asks={"memory": "10Ki"}, initContainers=[init, sidecar]))["memory"] == 30 * 1024
 
 
 def test_extended_resources_are_taken_by_pods() -> None:

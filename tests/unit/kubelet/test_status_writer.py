@@ -47,3 +47,13 @@ async def test_a_status_that_did_not_change_is_not_written_again() -> None:
         writer.changed()
         await writer.clean.wait()
     assert server.written == ["Running"]
+
+
+async def test_a_status_that_somebody_else_overwrote_is_written_again_as_it_is() -> None:
+    server = Server()
+    writer = StatusWriter(server, POD, lambda: {"phase": "Running"}, lambda pod: None)  # type: ignore[arg-type]
+    writer.changed()
+    await writer.clean.wait()
+    writer.overwritten()
+    await writer.clean.wait()
+    assert server.written == ["Running", "Running"]

@@ -17,12 +17,25 @@ def check_metadata(resource: Resource, obj: dict[str, Any], problems: Problems) 
     _check_name(resource, meta.get("name", ""), problems)
     check_labels(meta.get("labels") or {}, "metadata.labels", problems)
     _check_annotations(meta.get("annotations") or {}, problems)
+    _check_owners(meta.get("ownerReferences") or [], problems)
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
         path = f"metadata.finalizers[{index}]"
         broken = names.qualified_name(finalizer)
         if not broken and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             broken = [text("validation", "finalizer")]
         problems.invalids(path, finalizer, broken)
+
+
+def _check_owners(references: list[dict[str, Any]], problems: Problems) -> None:
+    """One controller at most, and Events own nothing: garbage collection has no answer to either."""
+    path = "metadata.ownerReferences"
+    controllers = [str(r.get("name", "")) for r in references if r.get("controller")]
+    if len(controllers) > 1:
+        why = text("validation", "owner_controllers", first=controllers[0], second=controllers[1])
+        problems.invalids(path, references, [why])
+    for index, reference in enumerate(references):
+        if (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Event"):
+            problems.invalids(f"{path}[{index}]", "/v1, Kind=Event", [text("validation", "owner_banned")])
 
 
 def _check_name(resource: Resource, name: str, problems: Problems) -> None:

@@ -124,8 +124,17 @@ def check_pod_update(old: Object, new: Object, problems: Problems) -> None:
     kept, wanted = before.get("tolerations") or [], after.get("tolerations") or []
     if any(t not in wanted for t in kept):
         problems.forbidden("spec.tolerations", text("validation", "tolerations_added"))
+    _check_gates(before.get("schedulingGates") or [], after.get("schedulingGates") or [], problems)
     if _fixed(before) != _fixed(after):
         problems.forbidden("spec", text("validation", "pod_update"))
+
+
+def _check_gates(before: list[Object], after: list[Object], problems: Problems) -> None:
+    """Gates only go; the last one lets the scheduler begin."""
+    known = {g.get("name") for g in before}
+    added = next((str(g.get("name")) for g in after if g.get("name") not in known), None)
+    if added is not None:
+        problems.forbidden("spec.schedulingGates", text("validation", "gates_added", gate=added))
 
 
 def _check_deadline(before: int | None, after: int | None, problems: Problems) -> None:
@@ -134,7 +143,13 @@ def _check_deadline(before: int | None, after: int | None, problems: Problems) -
 
 
 def _fixed(spec: Object) -> Object:
-    free = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "containers")
+    free = (
+        "activeDeadlineSeconds",
+        "tolerations",
+        "terminationGracePeriodSeconds",
+        "schedulingGates",
+        "containers",
+    )
     fixed = {k: v for k, v in spec.items() if k not in free}
     # A change of the image has a message of its own.
     fixed["containers"] = [{k: v for k, v in c.items() if k != "image"} for c in spec.get("containers") or ()]

@@ -77,7 +77,7 @@ class Preparation:
         target = None
         if record.is_move:
             wanted = spec_of(record.obj).get("target") or {}
-            target = pick_target(pod, wanted, nodes, self._bookings.pods())
+            target = pick_target(pod, wanted, nodes, self._bookings.load)
         place = PodPlace(record.namespace, name_of(pod), uid_of(pod), container, node_of(pod))
         return Plan(pod, place, target)
 

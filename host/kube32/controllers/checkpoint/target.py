@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kube32.contract import text
 from kube32.controllers.checkpoint.failure import StepFailed, failed
+from kube32.controllers.load import Load
 from kube32.controllers.objects import Obj, is_true, name_of, node_of
 from kube32.controllers.scheduling import choose, is_cordoned
 
@@ -18,7 +19,7 @@ def check_source(pod: Obj, nodes: Sequence[Obj]) -> None:
         raise failed("node_not_ready", node=node_of(pod))
 
 
-def pick_target(pod: Obj, target: Obj, nodes: Sequence[Obj], pods: Iterable[Obj]) -> str:
+def pick_target(pod: Obj, target: Obj, nodes: Sequence[Obj], pods: Load | Iterable[Obj]) -> str:
     """The target's name. `target` is spec.target. StepFailed with the reason when there is none."""
     named, selector = target.get("nodeName"), target.get("nodeSelector")
     if named and selector:

@@ -1,0 +1,1 @@
+"""Who asks: users with certificates and tokens, tokens of ServiceAccounts, impersonation."""

@@ -1,0 +1,1 @@
+"""PersistentVolumeClaims on node storage: bound to the node of the first pod that uses them."""

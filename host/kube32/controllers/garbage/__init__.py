@@ -1,0 +1,1 @@
+"""Garbage collection by owner references, for every kind that the API serves."""

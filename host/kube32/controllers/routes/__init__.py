@@ -1,0 +1,1 @@
+"""The routes controller: Services, their endpoints and Ingresses as one table for the listeners of every node."""

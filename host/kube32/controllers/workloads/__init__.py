@@ -1,0 +1,1 @@
+"""Controllers that own pods: Deployments (directly, without ReplicaSets), DaemonSets and Jobs."""
