@@ -8,7 +8,7 @@ import yaml
 from kube32.api import protobuf
 from kube32.api.http import Request
 from kube32.api.status import ApiFailure, bad_request, unsupported_media
-from kube32.contract import RESOURCES, Resource
+from kube32.contract import LIMITS, RESOURCES, Resource
 
 Object = dict[str, Any]
 JSON = "application/json"
@@ -67,6 +67,8 @@ class _Loader(yaml.CSafeLoader):
 
 def _parse_yaml(data: bytes) -> Any:
     """Aliases are refused: a small body could multiply itself with them."""
+    if len(data) > LIMITS.api_yaml_bytes:
+        raise ValueError(f"yaml: {len(data)} bytes, at most {LIMITS.api_yaml_bytes} are read; send JSON")
     try:
         source = data.decode("utf-8")
         if "*" in source and any(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kube32.api import admission, bodies, claims, metadata, namespaces, tables
+from kube32.api.apply import managed
 from kube32.api.http import Request, Response, UserInfo
 from kube32.api.routes import RequestInfo
 from kube32.api.status import (
@@ -41,7 +42,10 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class Call:
-    """One request on a stored kind, with what its handler needs. `warnings` go into the answer's headers."""
+    """One request on a stored kind, with what its handler needs. `warnings` go into the answer's headers.
+
+    `applied`: the managedFields that a server-side apply has worked out for the object it writes.
+    """
 
     server: "ApiServer"
     request: Request
@@ -49,6 +53,7 @@ class Call:
     resource: Resource
     user: UserInfo
     warnings: list[str] = field(default_factory=list)
+    applied: list[Object] | None = None
 
     @property
     def store(self) -> Store:
@@ -185,8 +190,17 @@ def put(call: Call, current: Entry, new: Object) -> Entry:
     return write(
         call.resource,
         current.key.rpartition("/")[2],
-        lambda: call.store.put_extended(current.key, new, expected_version=current.revision),
+        lambda: _put(call, current.key, new, current.revision),
     )
+
+
+def _put(call: Call, key: str, obj: Object, version: int) -> Entry:
+    try:
+        return call.store.put_extended(key, obj, expected_version=version)
+    except TooLarge:
+        if not managed.give_up(obj):
+            raise
+        return call.store.put_extended(key, obj, expected_version=version)
 
 
 def remove(call: Call, current: Entry) -> Entry:
@@ -215,6 +229,7 @@ def create(call: Call, obj: Object) -> Entry:
     if resource.builtin == "PersistentVolumeClaim":
         claims.prepare_create(obj)
     admission.default(resource, obj)
+    managed.track_create(call, obj)
     if resource.kind == "Pod":
         admission.pin_module(obj, call.server.modules)
     admission.validate_create(resource, obj)
@@ -225,7 +240,7 @@ def create(call: Call, obj: Object) -> Entry:
         if call.store.get(key) is not None:
             raise already_exists(resource, name)
         return unstored(key, obj, 0)
-    return write(resource, name, lambda: call.store.put_extended(key, obj, expected_version=0))
+    return write(resource, name, lambda: _put(call, key, obj, 0))
 
 
 def replace(call: Call, current: Entry, new: Object) -> Entry:
@@ -243,6 +258,7 @@ def replace(call: Call, current: Entry, new: Object) -> Entry:
     if resource.kind == "Namespace" and call.info.subresource != "finalize":
         namespaces.keep_finalizers(new, old)
     admission.default(resource, new)
+    managed.track_update(call, old, new)
     admission.validate_update(resource, old, new)
     metadata.count_generation(resource, old, new)
     call.server.security.admit(call.user, call.info, old, new)

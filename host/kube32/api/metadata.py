@@ -88,7 +88,7 @@ def prepare_create(
         raise bad_request("resourceVersion should not be set on objects to be created")
     if not metadata.get("name"):
         metadata["name"] = _generated(resource, metadata, is_taken)
-    for field in (*_SERVER_OWNED, "managedFields", "selfLink", "resourceVersion"):
+    for field in (*_SERVER_OWNED, "selfLink", "resourceVersion"):
         metadata.pop(field, None)
     metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = now()
@@ -150,7 +150,6 @@ def prepare_update(resource: Resource, old: Object, new: Object) -> None:
         metadata.pop(field, None)
         if field in before:
             metadata[field] = before[field]
-    metadata.pop("managedFields", None)
     metadata.pop("selfLink", None)
     metadata["uid"] = before["uid"]
     metadata["resourceVersion"] = before["resourceVersion"]

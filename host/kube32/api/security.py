@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from kube32.api import authorizer, pki
 from kube32.api.http import Request, UserInfo
 from kube32.api.identity import impersonation, jwt
+from kube32.api.identity.account_secrets import AccountSecrets
 from kube32.api.identity.accounts import Accounts
 from kube32.api.identity.digests import ADVICE, digest_of, read_object
 from kube32.api.identity.users import Users
@@ -32,7 +33,7 @@ from kube32.api.rbac.policy import Rbac
 from kube32.api.rbac.rules import Attributes
 from kube32.api.routes import RequestInfo
 from kube32.api.status import unauthorized
-from kube32.contract import NAMES, Limits
+from kube32.contract import NAMES, Limits, resource_of
 from kube32.store import Store
 
 TOKENS_FILE = "tokens.json"
@@ -119,6 +120,8 @@ class Security:
             self._store = store
             self._liveness = NodeLiveness(store, self._limits)
             self._rbac = Rbac(store, self._limits)
+            if self._limits.profile in resource_of("ServiceAccount").subresources["token"].profiles:
+                AccountSecrets(store, self.accounts, self.ca_pem, self._limits)
 
     def bootstrap(self) -> None:
         """Makes the roles and bindings that every cluster has, where they are missing."""

@@ -11,13 +11,17 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from kube32.api.printers import PRINTERS, Cell, row_conditions
+from kube32.api.custom.resource import CustomResource
+from kube32.api.printers import PRINTERS, row_conditions
+from kube32.api.printers import Cell as Printed
 from kube32.api.status import bad_request, not_acceptable
 from kube32.contract import Column, Resource, resource_of
 
 _META_GROUP = "meta.k8s.io"
 _INCLUDE = ("None", "Metadata", "Object")
 _MAX_ACCEPT = 4096
+Cell = Printed | float
+Printers = tuple[Callable[[dict[str, Any], float], Cell | None], ...]
 
 
 class View(StrEnum):
@@ -118,7 +122,7 @@ def table(
     now: float | None = None,
 ) -> dict[str, Any]:
     """A Table of objects. `now`: wall clock in seconds since 1970. `headers` False: without columns."""
-    printers = _cells_of(resource.kind)
+    printers = resource.printers if isinstance(resource, CustomResource) else _cells_of(resource.kind)
     at = time.time() if now is None else now
     rows = [_row(resource, printers, obj, include_object, view, at) for obj in objects]
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
@@ -130,7 +134,7 @@ def table(
         "kind": "Table",
         "apiVersion": view.api_version,
         "metadata": meta,
-        "columnDefinitions": _definitions(resource.kind) if headers else None,
+        "columnDefinitions": _definitions(resource) if headers else None,
         "rows": rows,
     }
 
@@ -184,14 +188,14 @@ def partial_list(
 
 def _row(
     resource: Resource,
-    printers: tuple[Callable[[dict[str, Any], float], Cell], ...],
+    printers: Printers,
     obj: dict[str, Any],
     include_object: str,
     view: View,
     now: float,
 ) -> dict[str, Any]:
     made: dict[str, Any] = {"cells": [printer(obj, now) for printer in printers]}
-    conditions = row_conditions(resource.kind, obj)
+    conditions = row_conditions(resource.builtin, obj)
     if conditions:
         made["conditions"] = conditions
     if include_object == "Metadata":
@@ -201,26 +205,25 @@ def _row(
     return made
 
 
-@cache
-def _definitions(kind: str) -> list[dict[str, Any]]:
+def _definitions(resource: Resource) -> list[dict[str, Any]]:
     return [
         {
             "name": c.name,
             "type": c.type,
             "format": c.format,
-            "description": "",
+            "description": c.description,
             "priority": c.priority,
         }
-        for c in resource_of(kind).columns
+        for c in resource.columns
     ]
 
 
 @cache
-def _cells_of(kind: str) -> tuple[Callable[[dict[str, Any], float], Cell], ...]:
+def _cells_of(kind: str) -> Printers:
     return tuple(_printer(column) for column in resource_of(kind).columns)
 
 
-def _printer(column: Column) -> Callable[[dict[str, Any], float], Cell]:
+def _printer(column: Column) -> Callable[[dict[str, Any], float], Cell | None]:
     if column.value.startswith("fn:"):
         return PRINTERS[column.value[3:]]
     keys = tuple(column.value.split(".")[1:])

@@ -21,6 +21,7 @@ class Column:
     value: str
     format: str = ""
     priority: int = 0
+    description: str = ""
 
 
 @dataclass(frozen=True, slots=True)

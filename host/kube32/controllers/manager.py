@@ -20,11 +20,16 @@ from kube32.controllers.namespace_objects import root_certificates, service_acco
 from kube32.controllers.namespaces import Namespaces
 from kube32.controllers.node_lifecycle import NodeLifecycle
 from kube32.controllers.pod_gc import PodGc
+from kube32.controllers.routes.controller import RoutesController
 from kube32.controllers.scheduler import Scheduler
 from kube32.controllers.served import ServedKinds
 from kube32.controllers.taint_eviction import TaintEviction
+from kube32.controllers.workloads.daemonset import DaemonSetController
+from kube32.controllers.workloads.deployment import DeploymentController
+from kube32.controllers.workloads.job import JobController
 
 _LOG = logging.getLogger(__name__)
+_WORKLOADS = ("Deployment", "DaemonSet", "Job")
 
 
 class _Controller(Protocol):
@@ -48,7 +53,7 @@ class Controllers:
     async def start(self) -> None:
         """Starts them all, once every watch has its first list; the initial namespaces are there then."""
         client, limits = self._client, self._limits
-        kinds = ("Pod", "Node", "Checkpoint", "Namespace", "Event", "PersistentVolumeClaim")
+        kinds = ("Pod", "Node", "Checkpoint", "Namespace", "Event", "PersistentVolumeClaim", *_WORKLOADS)
         watches = {kind: Informer(client, kind) for kind in kinds}
         watches["Lease"] = Informer(client, "Lease", namespace=NAMES.lease_namespace)
         pods, nodes = watches["Pod"], watches["Node"]
@@ -82,6 +87,8 @@ class Controllers:
                 self._namespaces.nudge,
             ),
             *self._namespace_objects(watches),
+            *self._workloads(watches),
+            self._routes(watches),
         ]
         await self._namespaces.create_initial()
         for informer in watches.values():
@@ -100,6 +107,33 @@ class Controllers:
             Scheduler(client, pods, watches["Node"], claims, bookings, binding, about_pods),
             ClaimKeeper(client, pods, claims, binding, about_claims),
         ]
+
+    def _workloads(self, watches: dict[str, Informer]) -> list[_Controller]:
+        """The controllers that own pods."""
+        client, pods, limits = self._client, watches["Pod"], self._limits
+        deployments = self._recorder(NAMES.event_component_deployments)
+        daemonsets = self._recorder(NAMES.event_component_daemonsets)
+        jobs = self._recorder(NAMES.event_component_jobs)
+        return [
+            DeploymentController(client, watches["Deployment"], pods, limits, deployments),
+            DaemonSetController(client, watches["DaemonSet"], pods, watches["Node"], limits, daemonsets),
+            JobController(client, watches["Job"], pods, limits, jobs),
+        ]
+
+    def _routes(self, watches: dict[str, Informer]) -> _Controller:
+        """What the nodes' listeners know of Services and Ingresses."""
+        for kind in ("Service", "EndpointSlice", "Ingress", "IngressClass"):
+            watches[kind] = Informer(self._client, kind)
+        return RoutesController(
+            self._client,
+            services=watches["Service"],
+            slices=watches["EndpointSlice"],
+            ingresses=watches["Ingress"],
+            classes=watches["IngressClass"],
+            pods=watches["Pod"],
+            nodes=watches["Node"],
+            limits=self._limits,
+        )
 
     def _served(self, watches: dict[str, Informer]) -> ServedKinds:
         definitions = resource_of("CustomResourceDefinition")

@@ -33,7 +33,7 @@ class ServedKinds:
             definitions.subscribe(self._on_definition, replay=False)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Calls `listener` whenever other kinds are served than before."""
+        """Calls `listener` whenever other kinds are served than before, or definitions changed."""
         self._listeners.append(listener)
 
     def with_verbs(self, *verbs: str) -> list[Resource]:
@@ -65,8 +65,11 @@ class ServedKinds:
         self.known.set()
         if found != self.resources:
             self.resources = found
-            for listener in self._listeners:
-                listener()
+            self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     async def run(self) -> None:
         """Keeps `resources` true until cancelled."""
@@ -75,7 +78,9 @@ class ServedKinds:
             try:
                 async with asyncio.timeout(_RETRY_S if self.failure else _REFRESH_S):
                     await self._changed.wait()
-                await asyncio.sleep(_SETTLE_S)
             except TimeoutError:
-                pass
+                continue
+            await asyncio.sleep(_SETTLE_S)
             self._changed.clear()
+            await self.refresh()
+            self._tell()

@@ -229,3 +229,38 @@ async def test_others_can_check_a_token_by_the_published_key(api: Any, robot: Pe
     key = ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
     assert jwt.verify(key, robot.token)["sub"] == "system:serviceaccount:default:robot"
     assert (await api.get("/openid/v1/jwks", token="")).status == 403
+
+
+def token_secret(name: str = "robot-token", account: str = "robot") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": account}},
+        "type": "kubernetes.io/service-account-token",
+    }
+
+
+async def test_a_token_secret_is_filled_and_goes_with_its_account(api: Any, robot: Person) -> None:
+    await api.create(f"{NS}/secrets", token_secret())
+    secret = (await api.get(f"{NS}/secrets/robot-token")).json
+    data = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+    assert data["namespace"] == "default"
+    assert data["ca.crt"] == api.server.security.ca_pem
+    account = (await api.get(f"{NS}/serviceaccounts/robot")).json["metadata"]
+    assert secret["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == account["uid"]
+    user = Person(api, "", data["token"])
+    who = (await user.review("SelfSubjectReview", {}, group="authentication"))["userInfo"]
+    assert who["username"] == "system:serviceaccount:default:robot"
+    await api.create(f"{NS}/secrets", token_secret("other"))
+    await api.send("DELETE", f"{NS}/secrets/robot-token")
+    assert await user.code("GET /apis") == 401
+    assert (await api.get(f"{NS}/secrets/other")).status == 200
+    await api.send("DELETE", f"{NS}/serviceaccounts/robot")
+    assert (await api.get(f"{NS}/secrets/other")).status == 404
+
+
+async def test_a_token_secret_may_come_before_its_account(api: Any) -> None:
+    await api.create(f"{NS}/secrets", token_secret())
+    assert "token" not in ((await api.get(f"{NS}/secrets/robot-token")).json.get("data") or {})
+    await api.create(f"{NS}/serviceaccounts", ACCOUNT)
+    assert "token" in (await api.get(f"{NS}/secrets/robot-token")).json["data"]

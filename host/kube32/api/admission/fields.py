@@ -24,28 +24,30 @@ def check_fields(
     mode.
     """
     if mode not in _MODES:
-        raise _unknown_mode(mode)
+        raise unknown_mode(mode)
     name = resource if isinstance(resource, str) else resource.kind
     version = "v1" if isinstance(resource, str) else resource.version
     try:
         unknown = schemas.decode(resource, obj)
     except schemas.FieldTypeError as e:
-        raise _refused(name, version, str(e)) from None
+        raise refused(name, version, str(e)) from None
     if mode == "Ignore":
         return []
     found = [f'unknown field "{path}"' for path in unknown]
     if raw is not None:
         found += [f'duplicate field "{path}"' for path in duplicates(raw)]
     if found and mode == "Strict":
-        raise _refused(name, version, f"strict decoding error: {', '.join(found)}")
+        raise refused(name, version, f"strict decoding error: {', '.join(found)}")
     return found
 
 
-def _refused(kind: str, version: str, why: str) -> Exception:
+def refused(kind: str, version: str, why: str) -> Exception:
+    """400 of a body that cannot be read as its kind."""
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
-def _unknown_mode(mode: str) -> Exception:
+def unknown_mode(mode: str) -> Exception:
+    """422 of a fieldValidation that is none."""
     supported = ", ".join(f'"{m}"' for m in _MODES[1:])
     message = f"Unsupported value: {json.dumps(mode)}: supported values: {supported}"
     return invalid("PatchOptions", "", [Cause("fieldValidation", "FieldValueNotSupported", message)])

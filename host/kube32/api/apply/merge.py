@@ -71,7 +71,6 @@ def _order(mine: list[str], theirs: list[str]) -> Iterable[tuple[str, int]]:
                 continue
             if path in done:
                 left += 1
-                continue
         if right < len(theirs):
             path = theirs[right]
             yield path, right
@@ -79,8 +78,6 @@ def _order(mine: list[str], theirs: list[str]) -> Iterable[tuple[str, int]]:
             right += 1
             if at < len(shared) and shared[at] == path:
                 at += 1
-        elif left < len(mine):
-            left += 1
 
 
 def remove(value: Any, places: FieldSet, node: Node) -> Any:

@@ -73,13 +73,17 @@ def fresh(value: dict[str, Any], node: Node) -> FieldSet:
     made: FieldSet = {}
     for key in sorted(value):
         inner, child = value[key], node.child(key)
-        place = tree(inner, child)
-        if key in node.always and place:
-            place = fresh(inner, child) if child.kind == MAP else {k: v for k, v in place.items() if k != SELF}
-        elif key in node.always and child.kind == MAP:
+        if key not in node.always or child.of(inner) == LEAF:
+            made["f:" + key] = tree(inner, child)
             continue
-        made["f:" + key] = place
+        place = fresh(inner, child) if child.kind == MAP else _without_self(tree(inner, child))
+        if place:
+            made["f:" + key] = place
     return made
+
+
+def _without_self(place: FieldSet) -> FieldSet:
+    return {key: inner for key, inner in place.items() if key != SELF}
 
 
 # --- what an applier owns ---
@@ -159,8 +163,7 @@ def _compare(old: Any, new: Any, node: Node) -> _Difference:
     if before == LEAF and after == LEAF:
         return {}, None
     if before == LEAF or after == LEAF:
-        inner_old = {k: v for k, v in tree(old, node).items() if k != SELF}
-        return tree(new, node), inner_old or None
+        return tree(new, node), _without_self(tree(old, node)) or None
     if after == MAP:
         taken, removed = compare(old, new, node)
     else:

@@ -34,7 +34,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 def holds(name: str, value: str) -> bool:
     """Whether `value` has the format `name`; True for formats that are not checked, False for endless values."""
     check = _CHECKS.get(name)
-    return check is None or (len(value) <= _LONGEST or name == "byte") and check(value)
+    return check is None or ((len(value) <= _LONGEST or name == "byte") and check(value))
 
 
 def _date(value: str) -> bool:

@@ -1,14 +1,15 @@
 """The JSON paths of printer columns and selectors: Kubernetes' JSONPath without ranges over templates.
 
 `.spec.items[0].name`, `['a']`, `[*]`, `[1:3]`, `..name`, `[?(@.type=="Ready")]`. Paths come from clients: they are
-short (a limit of the contract holds for the definition), and what they collect is bounded.
+short, and the values that they visit are counted.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
-Step = Callable[[Iterable[Any]], Iterator[Any]]
+Budget = list[int]
+Step = Callable[[list[Any], Budget], list[Any]]
 _NAME = re.compile(r"(?:\\.|[^\\.\[\]{}()'\"\s=<>!?@$,])+")
 _FILTER = re.compile(
     r"""\?\(\s*@(?P<left>[^=<>!()]*?)\s*(?:(?P<operator>==|!=|<=|>=|<|>)\s*(?P<right>.+?)\s*)?\)""", re.DOTALL
@@ -17,7 +18,6 @@ _SLICE = re.compile(r"(-?[0-9]{1,9})?:(-?[0-9]{1,9})?(?::([0-9]{1,9}))?")
 _INDEX = re.compile(r"-?[0-9]{1,9}")
 _QUOTED = re.compile(r"""'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)\"""")
 _LONGEST = 1024
-_MOST = 10_000
 
 
 class PathError(ValueError):
@@ -35,24 +35,26 @@ class JsonPath:
         self.text = text
         self._steps = _parse(text.strip().removeprefix("{").removesuffix("}").removeprefix("$"))
 
-    def find(self, value: Any) -> list[Any]:
-        """Everything at the path, in order; what does not fit the path is left out."""
-        found: Iterable[Any] = (value,)
-        for step in self._steps:
-            found = step(found)
-        made = []
-        for item in found:
-            made.append(item)
-            if len(made) == _MOST:
-                break
-        return made
+    def find(self, value: Any, budget: Budget) -> list[Any]:
+        """Everything at the path, in order; what does not fit the path is left out. The values that are visited
+        are taken from `budget[0]`; when it is spent there is nothing more to find.
+        """
+        return _follow(self._steps, value, budget)
 
-    def first(self, value: Any) -> Any:
+    def first(self, value: Any, budget: Budget) -> Any:
         """The first thing at the path, None when there is nothing."""
-        found: Iterable[Any] = (value,)
-        for step in self._steps:
-            found = step(found)
-        return next(iter(found), None)
+        found = self.find(value, budget)
+        return found[0] if found else None
+
+
+def _follow(steps: list[Step], value: Any, budget: Budget) -> list[Any]:
+    found = [value]
+    for step in steps:
+        budget[0] -= len(found)
+        if not found or budget[0] < 0:
+            return []
+        found = step(found, budget)
+    return found
 
 
 def _parse(text: str) -> list[Step]:
@@ -140,7 +142,7 @@ def _union(parts: list[str]) -> Step:
     for part in parts:
         quoted = _QUOTED.fullmatch(part)
         if quoted is not None:
-            steps.append(_field(re.sub(r"\\(.)", r"\1", quoted[1] if quoted[1] is not None else quoted[2])))
+            steps.append(_field(_unquoted(quoted)))
         elif _INDEX.fullmatch(part):
             steps.append(_index(int(part)))
         else:
@@ -148,91 +150,88 @@ def _union(parts: list[str]) -> Step:
     if len(steps) == 1:
         return steps[0]
 
-    def step(values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            for inner in steps:
-                yield from inner((value,))
+    def step(values: list[Any], budget: Budget) -> list[Any]:
+        budget[0] -= len(values) * len(steps)
+        if budget[0] < 0:
+            return []
+        return [found for value in values for inner in steps for found in inner([value], budget)]
 
     return step
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    return re.sub(r"\\(.)", r"\1", match[1] if match[1] is not None else match[2])
 
 
 def _field(name: str) -> Step:
-    def step(values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            if isinstance(value, dict) and name in value:
-                yield value[name]
-
-    return step
+    return lambda values, _budget: [v[name] for v in values if isinstance(v, dict) and name in v]
 
 
 def _index(number: int) -> Step:
-    def step(values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            if isinstance(value, list) and -len(value) <= number < len(value):
-                yield value[number]
-
-    return step
+    return lambda values, _budget: [
+        v[number] for v in values if isinstance(v, list) and -len(v) <= number < len(v)
+    ]
 
 
 def _slice(text: str) -> Step:
     start, stop, by = (int(part) if part else None for part in (text + ":").split(":")[:3])
     if by == 0:
         raise PathError("a slice's step must not be 0")
-
-    def step(values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            if isinstance(value, list):
-                yield from value[start:stop:by]
-
-    return step
+    return lambda values, budget: _spread((v[start:stop:by] for v in values if isinstance(v, list)), budget)
 
 
-def _all(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, dict):
-            yield from value.values()
-        elif isinstance(value, list):
-            yield from value
+def _all(values: list[Any], budget: Budget) -> list[Any]:
+    return _spread((_inside(value) for value in values), budget)
 
 
-def _descend(values: Iterable[Any]) -> Iterator[Any]:
-    todo = list(values)[::-1]
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _spread(lists: Iterable[list[Any]], budget: Budget) -> list[Any]:
+    found: list[Any] = []
+    for values in lists:
+        budget[0] -= len(values)
+        if budget[0] < 0:
+            return []
+        found += values
+    return found
+
+
+def _descend(values: list[Any], budget: Budget) -> list[Any]:
+    found: list[Any] = []
+    todo = values[::-1]
     while todo:
+        budget[0] -= 1
+        if budget[0] < 0:
+            return []
         value = todo.pop()
-        yield value
-        if isinstance(value, dict):
-            todo.extend(list(value.values())[::-1])
-        elif isinstance(value, list):
-            todo.extend(value[::-1])
+        found.append(value)
+        todo += _inside(value)[::-1]
+    return found
 
 
 def _filter(left: str, operator: str, right: str) -> Step:
     path = _parse(left)
     wanted = _literal(right) if operator else None
 
-    def first(value: Any) -> Any:
-        found: Iterable[Any] = (value,)
-        for inner in path:
-            found = inner(found)
-        return next(iter(found), _NOTHING)
-
-    def step(values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            for item in value if isinstance(value, list) else ():
-                found = first(item)
-                if found is not _NOTHING and (not operator or _compare(found, operator, wanted)):
-                    yield item
+    def step(values: list[Any], budget: Budget) -> list[Any]:
+        kept = []
+        for item in _spread((v for v in values if isinstance(v, list)), budget):
+            found = _follow(path, item, budget)
+            if found and (not operator or _compare(found[0], operator, wanted)):
+                kept.append(item)
+        return kept
 
     return step
-
-
-_NOTHING: Any = object()
 
 
 def _literal(text: str) -> Any:
     quoted = _QUOTED.fullmatch(text)
     if quoted is not None:
-        return re.sub(r"\\(.)", r"\1", quoted[1] if quoted[1] is not None else quoted[2])
+        return _unquoted(quoted)
     if text in ("true", "false"):
         return text == "true"
     try:

@@ -50,6 +50,11 @@ class Regex:
         self._closures: dict[tuple[frozenset[int], int], frozenset[int] | None] = {}
         self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
 
+    @property
+    def size(self) -> int:
+        """How many states it has."""
+        return len(self._states)
+
     def search(self, text: str, budget: list[int]) -> bool:
         """Whether the pattern is found anywhere in `text`. Takes its steps from `budget[0]`; TooMuchWork."""
         states: frozenset[int] = frozenset((self._start,))

@@ -28,7 +28,44 @@ _POSIX = {
     "xdigit": ((48, 57), (65, 70), (97, 102)),
 }
 _CATEGORIES = frozenset(
-    ["L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "C", "Cc", "Cf", "Co", "Cs"]
+    [
+        "L",
+        "Lu",
+        "Ll",
+        "Lt",
+        "Lm",
+        "Lo",
+        "M",
+        "Mn",
+        "Mc",
+        "Me",
+        "N",
+        "Nd",
+        "Nl",
+        "No",
+        "P",
+        "Pc",
+        "Pd",
+        "Ps",
+        "Pe",
+        "Pi",
+        "Pf",
+        "Po",
+        "S",
+        "Sm",
+        "Sc",
+        "Sk",
+        "So",
+        "Z",
+        "Zs",
+        "Zl",
+        "Zp",
+        "C",
+        "Cc",
+        "Cf",
+        "Co",
+        "Cs",
+    ]
 )
 _LAST = 0x10FFFF
 
@@ -223,7 +260,9 @@ class _Parser:
 
     def _group_kind(self, start: int, flags: _Flags, inner: _Flags) -> bool:
         """Reads what follows "(?"; True when it only sets flags, which then hold in the group around it."""
-        if self._take("P<") or (self._peek("<") and not self._peek("<=") and not self._peek("<!") and self._take("<")):
+        if self._take("P<") or (
+            self._peek("<") and not self._peek("<=") and not self._peek("<!") and self._take("<")
+        ):
             end = self.pattern.find(">", self.at)
             name = self.pattern[self.at : end] if end >= 0 else ""
             if not name or not name.isascii() or not name.replace("_", "a").isalnum():
@@ -295,7 +334,9 @@ class _Parser:
             return self._hexadecimal(start)
         if letter in "01234567":
             digits = letter
-            while letter == "0" and len(digits) < 3 and self.pattern[self.at : self.at + 1] in tuple("01234567"):
+            while (
+                letter == "0" and len(digits) < 3 and self.pattern[self.at : self.at + 1] in tuple("01234567")
+            ):
                 digits += self.pattern[self.at]
                 self.at += 1
             if letter == "0":

@@ -120,4 +120,6 @@ def field_at(node: Node, path: tuple[str, ...]) -> Node | None:
 
 def copied(value: Any) -> Any:
     """A copy of JSON."""
-    return value if isinstance(value, (str, int, float, bool)) else cast(Any, orjson.loads(orjson.dumps(value)))
+    return (
+        value if isinstance(value, (str, int, float, bool)) else cast(Any, orjson.loads(orjson.dumps(value)))
+    )

@@ -155,9 +155,13 @@ class Check:
             return
         low, high, step = numbers.get("minimum"), numbers.get("maximum"), numbers.get("multipleOf")
         if low is not None and (value <= low if node.exclusive[0] else value < low):
-            self._invalid(path, value, f"should be greater than {'' if node.exclusive[0] else 'or equal to '}{low}")
+            self._invalid(
+                path, value, f"should be greater than {'' if node.exclusive[0] else 'or equal to '}{low}"
+            )
         if high is not None and (value >= high if node.exclusive[1] else value > high):
-            self._invalid(path, value, f"should be less than {'' if node.exclusive[1] else 'or equal to '}{high}")
+            self._invalid(
+                path, value, f"should be less than {'' if node.exclusive[1] else 'or equal to '}{high}"
+            )
         if step is not None and not _is_multiple(value, step):
             self._invalid(path, value, f"should be a multiple of {step}")
 

@@ -82,7 +82,10 @@ class Accounts:
     def issue(
         self, account: Account, audiences: Sequence[str], seconds: int, bound: Bound | None, node: str = ""
     ) -> tuple[str, int]:
-        """A token and the Unix time of its end. `node` is that of the pod it is bound to."""
+        """A token and the Unix time of its end. `node` is that of the pod it is bound to.
+
+        Without `audiences` it is for the API server.
+        """
         now = int(time.time())
         inside: dict[str, Any] = {
             "namespace": account.namespace,
@@ -93,7 +96,7 @@ class Accounts:
         if node:
             inside["node"] = {"name": node}
         claims = {
-            "aud": list(audiences),
+            "aud": list(audiences) or [NAMES.token_issuer],
             "exp": now + seconds,
             "iat": now,
             "iss": NAMES.token_issuer,

@@ -41,6 +41,17 @@ class OwnedPods:
                 found.setdefault(pod_uid, pod)
         return list(found.values())
 
+    def of_name(self, owner: Key) -> list[Obj]:
+        """Pods whose controller has this (namespace, name), whether it is there or not."""
+        namespace, name = owner
+        return [
+            pod
+            for pods in list(self._by_owner.values())
+            for pod in list(pods.values())
+            if pod["metadata"].get("namespace") == namespace
+            and (controller_of(pod) or {}).get("name") == name
+        ]
+
     def is_going(self, pod: Obj) -> bool:
         """Whether the pod is being deleted, by us a moment ago too."""
         return is_deleting(pod) or uid_of(pod) in self._deleted
