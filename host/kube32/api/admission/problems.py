@@ -25,11 +25,11 @@ class Problems:
 
     def required(self, path: str, detail: str = "") -> None:
         """Nothing is there."""
-        self._add(path, "Required", f"Required value: {detail}" if detail else "Required value")
+        self.add(path, "Required", f"Required value: {detail}" if detail else "Required value")
 
     def invalid(self, path: str, value: Any, detail: str) -> None:
         """What is there cannot be."""
-        self._add(path, "Invalid", f"Invalid value: {shown(value)}: {detail}")
+        self.add(path, "Invalid", f"Invalid value: {shown(value)}: {detail}")
 
     def invalids(self, path: str, value: Any, details: Iterable[str]) -> None:
         """Several rules are broken by one value."""
@@ -39,30 +39,30 @@ class Problems:
     def unsupported(self, path: str, value: Any, supported: Iterable[str]) -> None:
         """The value is none of those that are known."""
         names = ", ".join(f'"{s}"' for s in sorted(supported))
-        self._add(path, "NotSupported", f"Unsupported value: {shown(value)}: supported values: {names}")
+        self.add(path, "NotSupported", f"Unsupported value: {shown(value)}: supported values: {names}")
 
     def duplicate(self, path: str, value: Any) -> None:
         """The value stands twice."""
-        self._add(path, "Duplicate", f"Duplicate value: {shown(value)}")
+        self.add(path, "Duplicate", f"Duplicate value: {shown(value)}")
 
     def forbidden(self, path: str, detail: str) -> None:
         """The field must not be set, or not be changed."""
-        self._add(path, "Forbidden", f"Forbidden: {detail}")
+        self.add(path, "Forbidden", f"Forbidden: {detail}")
 
     def not_found(self, path: str, value: Any) -> None:
         """The value names something that is not there."""
-        self._add(path, "NotFound", f"Not found: {shown(value)}")
+        self.add(path, "NotFound", f"Not found: {shown(value)}")
 
     def too_long(self, path: str, limit: int) -> None:
         """More than `limit` bytes."""
-        self._add(path, "TooLong", f"Too long: may not be more than {limit} bytes")
+        self.add(path, "TooLong", f"Too long: may not be more than {limit} bytes")
 
     def between(self, path: str, value: int, low: int, high: int) -> None:
         """Checks a range, both ends included."""
         if not low <= value <= high:
             self.invalid(path, value, text("validation", "range", low=low, high=high))
 
-    def _add(self, path: str, kind: str, message: str) -> None:
+    def add(self, path: str, kind: str, message: str) -> None:
         self.causes.append(Cause(path, f"FieldValue{kind}", message))
 
     def failure(self, resource: Resource | str, name: str) -> ApiFailure | None:

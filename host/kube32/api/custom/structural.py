@@ -256,5 +256,5 @@ def _is_int_or_string(schema: Object, word: str, index: int, inner: Object) -> b
     if not schema.get("x-kubernetes-int-or-string"):
         return False
     if word == "anyOf":
-        return schema["anyOf"] == _INT_OR_STRING
+        return bool(schema["anyOf"] == _INT_OR_STRING)
     return word == "allOf" and index == 0 and inner.get("anyOf") == _INT_OR_STRING

@@ -207,6 +207,8 @@ class PodControl:
         With `hashes` an orphan must carry one of them in `label`.
         """
         selector, kept = spec_of(owner).get("selector") or {}, []
+        if not selector:
+            return self._owned.of(owner)
         for pod in self._owned.of(owner):
             labels = pod["metadata"].get("labels") or {}
             if matches(selector, labels) or self._owned.is_going(pod):
