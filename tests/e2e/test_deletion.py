@@ -131,6 +131,76 @@ def test_a_namespace_that_stays_says_why(cluster: SimCluster) -> None:
     cluster.kubectl("wait", "--for=delete", "namespace/stuck", "--timeout=5s")
 
 
+def deployment(name: str) -> Any:
+    container = {"name": "m", "image": "wasm://counter"}
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
+    }
+    spec = {"replicas": 3, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def test_pods_of_a_deployment_go_with_it_or_stay_as_orphans(cluster: SimCluster, kubectl: Kubectl) -> None:
+    cluster.cli("push", "examples/counter/counter.wasm", "--name", "counter")
+    for name in ("goes", "stays"):
+        kubectl.apply(deployment(name))
+    for name in ("goes", "stays"):
+        kubectl("rollout", "status", f"deployment/{name}", "--timeout=30s")
+    kubectl("delete", "deployment", "goes", "--cascade=foreground", "--timeout=20s")
+    assert kubectl("get", "pods", "-l", "app=goes", "-o", "name") == ""
+    kubectl("delete", "deployment", "stays", "--cascade=orphan", "--timeout=20s")
+    time.sleep(1)
+    pods = json.loads(kubectl("get", "pods", "-l", "app=stays", "-o", "json"))["items"]
+    assert len(pods) == 3
+    assert not any(
+        pod["metadata"].get("ownerReferences") or pod["metadata"].get("deletionTimestamp") for pod in pods
+    )
+
+
+WIDGETS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "widgets.deletion.example.com"},
+    "spec": {
+        "group": "deletion.example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object"}},
+            }
+        ],
+    },
+}
+
+
+def test_custom_objects_are_deleted_and_waited_for_like_any_others(
+    cluster: SimCluster, kubectl: Kubectl
+) -> None:
+    kubectl.apply(WIDGETS)
+    try:
+        cluster.kubectl("wait", "--for=condition=Established", "crd/widgets.deletion.example.com")
+        widget = {"apiVersion": "deletion.example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+        kubectl.apply(widget)
+        uid = kubectl("get", "widget", "w", "-o", "jsonpath={.metadata.uid}")
+        owner = {"apiVersion": "deletion.example.com/v1", "kind": "Widget", "name": "w", "uid": uid}
+        owned = {"name": "owned", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}
+        kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": owned})
+        kubectl("delete", "widget", "w", "--cascade=foreground", "--timeout=20s")
+        assert kubectl.names() == set()
+        kubectl.apply(widget)
+        kubectl("delete", "widget", "w", "--wait=false")
+        kubectl("wait", "--for=delete", "widget/w", "--timeout=5s")
+        kubectl.apply(widget)
+    finally:
+        cluster.kubectl("delete", "crd", "widgets.deletion.example.com", "--timeout=20s")
+    # The namespace still goes: the fixture deletes it.
+
+
 def test_a_taint_evicts_the_pods_that_do_not_tolerate_it(cluster: SimCluster, kubectl: Kubectl) -> None:
     for name, tolerations in (("leaves", []), ("stays", [{"key": "fire", "operator": "Exists"}])):
         spec = {

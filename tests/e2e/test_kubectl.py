@@ -275,9 +275,10 @@ def test_an_unknown_field_is_named(kubectl: Kubectl) -> None:
     assert done.returncode == 0 and 'Warning: unknown field "spec.nodename"' in done.stderr
 
 
-def test_server_side_apply_is_refused_with_a_sentence(kubectl: Kubectl) -> None:
-    output = kubectl("apply", "--server-side", "-f", "-", stdin=config_map("settings"), code=1)
-    assert "server-side apply is not served" in output and "use kubectl apply without --server-side" in output
+def test_server_side_apply_follows_client_side_apply_without_conflicts(kubectl: Kubectl) -> None:
+    kubectl("apply", "-f", "-", stdin=config_map("settings"))
+    assert "serverside-applied" in kubectl("apply", "--server-side", "-f", "-", stdin=config_map("settings"))
+    assert "unchanged" in kubectl("apply", "-f", "-", stdin=config_map("settings"))
 
 
 def test_delete_and_wait_see_the_end_of_a_pod(kubectl: Kubectl) -> None:

@@ -55,7 +55,7 @@ def test_a_viewer_sees_pods_and_no_secrets(vera: Kubectl) -> None:
         'Error from server (Forbidden): secrets is forbidden: User "vera" cannot list resource "secrets" in API '
         'group "" in the namespace "default"'
     )
-    assert "Forbidden" in vera("delete", "pods", "--all", code=1)
+    assert "Forbidden" in vera("delete", "pod", "x", code=1)
     assert "Forbidden" in vera("get", "--raw", "/api/v1/nodes/node-a/proxy/pods", code=1)
 
 

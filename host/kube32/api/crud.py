@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kube32.api import admission, bodies, claims, metadata, namespaces, tables
+from kube32.api import admission, bodies, claims, metadata, namespaces, rules, tables
 from kube32.api.apply import managed
+from kube32.api.custom.resource import CustomResource
 from kube32.api.http import Request, Response, UserInfo
 from kube32.api.routes import RequestInfo
 from kube32.api.status import (
@@ -56,6 +57,12 @@ class Call:
     applied: list[Object] | None = None
 
     @property
+    def notes(self) -> list[str]:
+        """The texts of the answer's Warning header."""
+        old = self.resource.deprecation if isinstance(self.resource, CustomResource) else ""
+        return [old, *self.warnings] if old else self.warnings
+
+    @property
     def store(self) -> Store:
         """The object store."""
         return self.server.store
@@ -93,7 +100,7 @@ class Call:
         entry = self.reads.get(self.resource.object_key(self.info.namespace, name))
         if entry is None:
             raise not_found(self.resource, name)
-        return entry
+        return rules.shown(self.resource, entry)
 
     async def body(self) -> bytes:
         """The request's body; ApiFailure 413 past `api_body_bytes`."""
@@ -109,7 +116,7 @@ class Call:
     def check_fields(self, obj: Object, raw: bytes | None = None) -> None:
         """Decodes an object against its schema, unknown fields as fieldValidation says. ApiFailure 400."""
         mode = self.request.q("fieldValidation") if self.request.query_string else ""
-        self.warnings.extend(admission.check_fields(self.resource, obj, mode, raw))
+        self.warnings.extend(rules.check_fields(self.resource, obj, mode, raw))
 
 
 def is_dry_run(call: Call) -> bool:
@@ -145,7 +152,7 @@ def answer(call: Call, status: int, entry: Entry) -> Response:
         body = dump(tables.row(call.resource, entry.obj, include, view=view))
     else:
         body = dump(tables.partial(entry.obj, view))
-    return Response(status, body, warning_headers(call.warnings))
+    return Response(status, body, warning_headers(call.notes))
 
 
 def warning_headers(warnings: list[str]) -> dict[str, str]:
@@ -195,12 +202,14 @@ def put(call: Call, current: Entry, new: Object) -> Entry:
 
 
 def _put(call: Call, key: str, obj: Object, version: int) -> Entry:
+    stored = rules.stored(call.resource, obj)
     try:
-        return call.store.put_extended(key, obj, expected_version=version)
+        entry = call.store.put_extended(key, stored, expected_version=version)
     except TooLarge:
-        if not managed.give_up(obj):
+        if not managed.give_up(stored):
             raise
-        return call.store.put_extended(key, obj, expected_version=version)
+        entry = call.store.put_extended(key, stored, expected_version=version)
+    return rules.shown(call.resource, entry)
 
 
 def remove(call: Call, current: Entry) -> Entry:
@@ -216,6 +225,8 @@ def create(call: Call, obj: Object) -> Entry:
     """Checks and stores a new object. ApiFailure 400, 403, 404, 409, 413, 422."""
     resource, namespace = call.resource, call.info.namespace
     dry_run = is_dry_run(call)
+    if isinstance(resource, CustomResource):
+        call.server.custom_kinds.check_open(resource)
     metadata.prepare_create(
         resource,
         obj,
@@ -224,15 +235,15 @@ def create(call: Call, obj: Object) -> Entry:
     )
     if resource.namespaced:
         namespaces.check_open(call.store, resource, namespace, obj["metadata"]["name"])
-    if resource.kind == "Namespace":
+    if resource.builtin == "Namespace":
         namespaces.prepare_create(obj)
     if resource.builtin == "PersistentVolumeClaim":
         claims.prepare_create(obj)
-    admission.default(resource, obj)
+    rules.default(resource, obj)
     managed.track_create(call, obj)
-    if resource.kind == "Pod":
+    if resource.builtin == "Pod":
         admission.pin_module(obj, call.server.modules)
-    admission.validate_create(resource, obj)
+    call.warnings.extend(rules.validate_create(resource, obj, call.server.catalog))
     call.server.security.admit(call.user, call.info, None, obj)
     name = obj["metadata"]["name"]
     key = resource.object_key(namespace, name)
@@ -255,11 +266,11 @@ def replace(call: Call, current: Entry, new: Object) -> Entry:
         new = metadata.with_status_of(new, orjson.loads(current.value))
     elif metadata.has_status(resource):
         metadata.keep_status(new, old)
-    if resource.kind == "Namespace" and call.info.subresource != "finalize":
+    if resource.builtin == "Namespace" and call.info.subresource != "finalize":
         namespaces.keep_finalizers(new, old)
-    admission.default(resource, new)
+    rules.default(resource, new)
     managed.track_update(call, old, new)
-    admission.validate_update(resource, old, new)
+    call.warnings.extend(rules.validate_update(resource, old, new, call.server.catalog))
     metadata.count_generation(resource, old, new)
     call.server.security.admit(call.user, call.info, old, new)
     if dry_run:

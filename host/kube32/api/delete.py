@@ -11,6 +11,7 @@ import orjson
 
 from kube32.api import crud, delete_options, metadata, namespaces, pods, tables
 from kube32.api import list as listing
+from kube32.api.custom import acceptance
 from kube32.api.delete_options import FOREGROUND, ORPHAN, Options
 from kube32.api.http import Response
 from kube32.api.status import ApiFailure, conflict, dump, success
@@ -94,6 +95,8 @@ def _remove(call: crud.Call, current: Entry, options: Options) -> tuple[Entry, b
     metadata.mark_deleted(resource, new, grace_s)
     if resource.builtin == "Namespace":
         namespaces.terminate(new)
+    elif resource.builtin == "CustomResourceDefinition":
+        acceptance.hold(new)
     gone = metadata.is_finished(new)
     if options.dry_run:
         return current if gone else crud.unstored(current.key, new, current.revision), gone

@@ -8,6 +8,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import kube32
@@ -59,9 +60,8 @@ def _roots(catalog: Catalog, path: str, accept: str, if_none_match: str) -> Resp
             and version in _DISCOVERY_VERSIONS
         ):
             content_type = f"application/json;g={_DISCOVERY_GROUP};v={version};as={wanted}"
-            found = catalog.derived(
-                ("aggregated", path, version), lambda: _aggregated(catalog, path, version)
-            )
+            make = partial(_aggregated, catalog, path, version)
+            found = catalog.derived(("aggregated", path, version), make)
             return found.response(if_none_match, content_type=content_type)
     raise not_acceptable()
 

@@ -1,6 +1,7 @@
 """GET of one object: the stored bytes as they are."""
 
-from kube32.api import crud
+from kube32.api import crud, rules
+from kube32.api.custom.resource import CustomResource
 from kube32.api.http import Request, Response
 from kube32.api.list import check_version
 from kube32.api.routes import RequestInfo
@@ -14,7 +15,9 @@ def stored(store: ReadingStore, request: Request, info: RequestInfo) -> Response
     if request.query_string or info.resource is None or request.headers.get("Accept") not in _PLAIN:
         return None
     entry = store.get(info.resource.object_key(info.namespace, info.name))
-    return None if entry is None else Response(200, entry.value)
+    if entry is None or (isinstance(info.resource, CustomResource) and info.resource.deprecation):
+        return None
+    return Response(200, rules.shown(info.resource, entry).value)
 
 
 def handle(call: crud.Call) -> Response:

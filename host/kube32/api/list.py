@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from kube32.api import crud, selectors, tables
+from kube32.api import crud, rules, selectors, tables
 from kube32.api.http import Request, Response
 from kube32.api.status import Cause, bad_request, dump, expired, invalid, version_too_large
 from kube32.contract import text
@@ -70,7 +70,7 @@ def answer(call: crud.Call, page: Page) -> Response:
                 objects, page.revision, continue_token=page.token, remaining=page.remaining, view=view
             )
         body = dump(made)
-    return Response(200, body)
+    return Response(200, body, crud.warning_headers(call.notes))
 
 
 def _json(call: crud.Call, page: Page) -> bytes:
@@ -80,7 +80,7 @@ def _json(call: crud.Call, page: Page) -> bytes:
     if page.remaining is not None:
         meta["remainingItemCount"] = page.remaining
     resource = call.resource
-    head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": meta}
+    head = {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta}
     items = b",".join([entry.value for entry in page.entries])
     return b"".join((orjson.dumps(head)[:-1], b',"items":[', items, b"]}"))
 
@@ -178,7 +178,7 @@ def _page(call: crud.Call, match: selectors.Match | None, limit: int, position: 
         found, revision = store.scan(prefix, after=after, limit=limit + 1)
     else:
         found, revision = _matching(store, prefix, after, match, limit + 1)
-    page = Page(found[:limit], position.revision or revision)
+    page = Page([rules.shown(call.resource, e) for e in found[:limit]], position.revision or revision)
     if len(found) > limit:
         seen = position.seen + limit
         page.token = _encode(Position(page.revision, page.entries[-1].key.removeprefix(prefix), seen))

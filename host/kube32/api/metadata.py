@@ -47,7 +47,7 @@ def has_status(resource: Resource) -> bool:
 
 def has_generation(resource: Resource) -> bool:
     """Whether metadata.generation counts changes of the spec."""
-    return has_status(resource) and resource.kind not in _WITHOUT_GENERATION
+    return not resource.builtin or (has_status(resource) and resource.kind not in _WITHOUT_GENERATION)
 
 
 def place(resource: Resource, metadata: Object, namespace: str, name: str) -> None:
@@ -94,7 +94,7 @@ def prepare_create(
     metadata["creationTimestamp"] = now()
     if has_generation(resource):
         metadata["generation"] = 1
-    if has_status(resource) and resource.kind not in _KEEPS_STATUS:
+    if has_status(resource) and resource.builtin not in _KEEPS_STATUS:
         obj.pop("status", None)
 
 
@@ -158,12 +158,13 @@ def prepare_update(resource: Resource, old: Object, new: Object) -> None:
 
 def count_generation(resource: Resource, old: Object, new: Object) -> None:
     """Counts a change outside metadata and status."""
-    if has_generation(resource) and _desired(old) != _desired(new):
+    without = ("metadata", "status") if has_status(resource) else ("metadata",)
+    if has_generation(resource) and _without(old, without) != _without(new, without):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
-def _desired(obj: Object) -> Object:
-    return {k: v for k, v in obj.items() if k not in ("metadata", "status")}
+def _without(obj: Object, fields: tuple[str, ...]) -> Object:
+    return {k: v for k, v in obj.items() if k not in fields}
 
 
 def _check_finalizers(resource: Resource, before: Object, metadata: Object) -> None:
@@ -219,6 +220,6 @@ def is_finished(obj: Object) -> bool:
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
-    if obj.get("kind") == "Namespace" and (obj.get("spec") or {}).get("finalizers"):
+    if obj.get("kind") == "Namespace" and obj.get("apiVersion") == "v1" and (obj.get("spec") or {}).get("finalizers"):
         return False
     return not metadata.get("deletionGracePeriodSeconds")

@@ -1,4 +1,5 @@
-"""PATCH: JSON, merge and strategic merge patches, tried again in the server when another write was faster.
+"""PATCH: JSON, merge and strategic merge patches, tried again in the server when another write was faster; apply
+patches go to the room `apply`.
 
 Source: decisions, "Departures from the seeds".
 """
@@ -8,6 +9,9 @@ from typing import Any
 import orjson
 
 from kube32.api import bodies, crud, patch_json, patch_strategic
+from kube32.api.apply import handle as apply_handle
+from kube32.api.apply import managed
+from kube32.api.custom.resource import CustomResource
 from kube32.api.http import Response
 from kube32.api.status import ApiFailure, bad_request, unsupported_media
 from kube32.contract import Resource, text
@@ -23,12 +27,16 @@ _TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 async def handle(call: crud.Call) -> Response:
     """200 with the object as it is stored; ApiFailure 400, 403, 404, 409, 413, 415, 422."""
     media = bodies.media_type(call.request)
-    if media in APPLY_PATCHES:
+    if media in APPLY_PATCHES and not managed.is_offered(call.limits):
         raise unsupported_media(text("answers", "apply_patch"))
+    if media == APPLY_PATCHES[0]:
+        return await apply_handle.handle(call)
+    if isinstance(call.resource, CustomResource) and media == STRATEGIC_PATCH:
+        raise unsupported_media(text("custom", "strategic_patch"))
     if media not in _TYPES:
         raise unsupported_media(
             "the body of the request was in an unknown format - accepted media types include: "
-            + ", ".join(_TYPES)
+            + ", ".join((*_TYPES, APPLY_PATCHES[0]))
         )
     data = await call.body()
     call.existing()
@@ -59,8 +67,18 @@ def read(data: bytes, media: str) -> Any:
 def _patched(call: crud.Call, current: Entry, patch: Any, media: str) -> crud.Object:
     """The stored object with the patch applied and decoded again."""
     document = orjson.loads(current.value)
+    result = applied(call.resource, document, patch, media, call.limits.api_body_bytes)
+    if result.get("kind") != call.resource.kind or result.get("apiVersion") != call.resource.api_version:
+        raise bad_request("the patch may not change kind and apiVersion")
+    bodies.check_metadata(result)
+    call.check_fields(result)
+    return result
+
+
+def applied(resource: Resource, document: crud.Object, patch: Any, media: str, limit: int) -> crud.Object:
+    """The patched document; ApiFailure 400 and 422."""
     try:
-        result = apply(call.resource, document, patch, media, call.limits.api_body_bytes)
+        result = apply(resource, document, patch, media, limit)
     except patch_json.PatchFailed as error:
         raise ApiFailure(
             422, f"the server rejected our request due to an error in our request: {error}", details={}
@@ -69,10 +87,6 @@ def _patched(call: crud.Call, current: Entry, patch: Any, media: str) -> crud.Ob
         raise bad_request(str(error)) from None
     if not isinstance(result, dict):
         raise bad_request("the patch leaves no object")
-    if result.get("kind") != call.resource.kind or result.get("apiVersion") != call.resource.api_version:
-        raise bad_request("the patch may not change kind and apiVersion")
-    bodies.check_metadata(result)
-    call.check_fields(result)
     return result
 
 

@@ -118,6 +118,9 @@ def _unpacked(item: schemas.Type, values: list[Any]) -> Iterator[Any]:
 
 
 def _value(kind: schemas.Type, value: Any, depth: int) -> Any:
+    if kind.item is not None:
+        # A list as the value of a map is a message of its own (ExtraValue).
+        return _field(kind, _message(_bytes(value)).get(1, []), depth + 1)
     if kind.kind == "object":
         return _object(_bytes(value), kind.name, kind.name, depth)
     name = kind.name

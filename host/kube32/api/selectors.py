@@ -1,9 +1,10 @@
 """Label and field selectors: parsed once, then asked for every object of a list or watch."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from kube32.api.custom.resource import CustomResource
 from kube32.api.status import bad_request
 from kube32.contract import Resource
 from kube32.contract.data import load
@@ -196,7 +197,7 @@ def _field_check(resource: Resource, term: str) -> Match:
     else:
         raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
     wanted = _unescape(value, term)
-    if field not in _COMMON_FIELDS and field not in _SELECTABLE.get(resource.kind, ()):
+    if field not in _COMMON_FIELDS and field not in _selectable(resource):
         raise bad_request(f"field label not supported: {field}")
     if field == "metadata.namespace" and not resource.namespaced:
         raise bad_request(f"field label not supported: {field}")
@@ -204,6 +205,12 @@ def _field_check(resource: Resource, term: str) -> Match:
     if operator == "!=":
         return lambda obj: read(obj) != wanted
     return lambda obj: read(obj) == wanted
+
+
+def _selectable(resource: Resource) -> Sequence[str]:
+    if isinstance(resource, CustomResource):
+        return resource.selectable
+    return _SELECTABLE.get(resource.kind, ())
 
 
 def _unescape(value: str, term: str) -> str:
@@ -223,7 +230,7 @@ def _unescape(value: str, term: str) -> str:
 
 
 def _reader(resource: Resource, field: str) -> Callable[[Object], str]:
-    if resource.kind == "Event" and field == "source":
+    if resource.builtin == "Event" and field == "source":
         return _event_source
     path = ("reportingComponent",) if field == "reportingComponent" else tuple(field.split("."))
     boolean = field in ("spec.unschedulable", "spec.hostNetwork", "immutable")

@@ -12,6 +12,7 @@ from kube32.api import (
     discovery,
     get,
     join,
+    metrics,
     modules,
     namespaces,
     openapi,
@@ -20,6 +21,8 @@ from kube32.api import (
     pods,
     proxy,
     routes,
+    scale,
+    service_proxy,
     topics,
     update,
     watch,
@@ -27,6 +30,7 @@ from kube32.api import (
 from kube32.api import list as listing
 from kube32.api.catalog import Catalog
 from kube32.api.computed import Views
+from kube32.api.custom.kinds import CustomKinds
 from kube32.api.http import Request, Response, failure_response
 from kube32.api.identity import issuer, token_requests, user_requests
 from kube32.api.kubelets import KubeletConnector
@@ -37,7 +41,7 @@ from kube32.api.security import Security
 from kube32.api.snapshot_pool import SnapshotPool
 from kube32.api.status import ApiFailure, internal, method_not_allowed, no_such_path
 from kube32.api.streams import handle as streams
-from kube32.contract import COMPUTED, REVIEW, Limits, Resource
+from kube32.contract import COMPUTED, METRICS, REVIEW, Limits, Resource
 from kube32.store import ReadingStore, Store, WatchHub
 
 _log = logging.getLogger(__name__)
@@ -56,6 +60,7 @@ _SUBRESOURCES: dict[tuple[str, str], Handler] = {
     ("Pod", "log"): pod_log.handle,
     ("Pod", "proxy"): proxy.pod_proxy,
     ("Node", "proxy"): proxy.node_proxy,
+    ("Service", "proxy"): service_proxy.handle,
     ("Checkpoint", "data"): checkpoint_data.handle,
     ("Module", "data"): modules.handle,
     ("ServiceAccount", "token"): token_requests.handle,
@@ -95,12 +100,15 @@ class ApiServer:
         self.hub = hub
         self.limits = limits
         self.catalog = Catalog(limits.profile)
+        self.custom_kinds = CustomKinds(store, hub, self.catalog)
         self.security = security
         self.data_dir = data_dir
         self.kubelets = kubelets
         self.pool = pool
         self.modules = modules
         self.forwards = 0
+        self.sampler = metrics.Sampler(self)
+        self.turns = service_proxy.Turns()
         self.views = Views(store)
         self._computed = WatchHub(self.views.store, limits, places=hub)
         self._ready = False
@@ -109,12 +117,14 @@ class ApiServer:
     async def start(self) -> None:
         """Makes the namespaces that every cluster has; /readyz is ok from then on."""
         namespaces.bootstrap(self.store)
+        self.custom_kinds.start()
         self.security.bootstrap()
         self._ready = True
 
     async def close(self) -> None:
         """Ends all watches and the connections to kubelets."""
         self._ready = False
+        await self.custom_kinds.close()
         self.hub.close()
         self._computed.close()
         self.views.close()
@@ -168,6 +178,8 @@ class ApiServer:
             return await self._subresource(request, info)
         call = crud.Call(self, request, info, resource, user)
         verb = info.verb
+        if resource.storage == METRICS:
+            return await metrics.handle(call)
         if resource.storage == REVIEW:
             return await reviews.handle(call)
         if verb == "get":
@@ -181,17 +193,19 @@ class ApiServer:
     async def _subresource(self, request: Request, info: RequestInfo) -> Response:
         resource, name, user = info.resource, info.subresource, request.user
         assert resource is not None and user is not None
-        if resource.kind == "Pod" and name in _STREAMS:
+        if resource.builtin == "Pod" and name in _STREAMS:
             return await _STREAMS[name](self, request, info)
         if name not in resource.subresources or (info.has_rest and name != "proxy"):
             raise no_such_path()
-        handler = _SUBRESOURCES.get((resource.kind, name))
+        handler = _SUBRESOURCES.get((resource.builtin, name))
         if handler is not None:
             return await handler(self, request, info)
         call = crud.Call(self, request, info, resource, user)
+        if name == "scale":
+            return await scale.handle(call)
         if info.verb == "get":
             return get.handle(call)
-        if resource.kind == "Pod" and name in _POD_WRITES:
+        if resource.builtin == "Pod" and name in _POD_WRITES:
             return await _POD_WRITES[name](call)
         return await _WRITES[info.verb](call)
 

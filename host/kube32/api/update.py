@@ -19,7 +19,7 @@ async def handle(call: crud.Call) -> Response:
     obj = await call.object()
     checked = bool(obj["metadata"].get("resourceVersion"))
     absent = call.store.get(call.key) is None
-    if absent and not checked and call.resource.kind in _CREATED_BY_UPDATE and not call.info.subresource:
+    if absent and not checked and call.resource.builtin in _CREATED_BY_UPDATE and not call.info.subresource:
         obj["metadata"].setdefault("name", call.info.name)
         metadata.place(call.resource, obj["metadata"], call.info.namespace, call.info.name)
         return crud.answer(call, 201, crud.create(call, obj))

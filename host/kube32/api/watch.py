@@ -6,10 +6,12 @@ clean end of the body: a client goes on from its last resourceVersion.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
-from kube32.api import crud, selectors, tables
+from kube32.api import crud, rules, selectors, tables
 from kube32.api import list as listing
+from kube32.api.custom.resource import CustomResource
 from kube32.api.http import Response
 from kube32.api.status import ApiFailure, bad_request, dump, expired, internal, too_many_requests
 from kube32.contract import Resource
@@ -44,7 +46,10 @@ def handle(call: crud.Call) -> Response:
     except WatchExpired as error:
         return Response(200, _only(_error_frame(expired(str(error)))))
     encode = _encoder(call.resource, view, include)
-    return Response(200, Frames(stream, encode, _timeout_s(call)))
+    if isinstance(call.resource, CustomResource):
+        encode = _shown(call.resource, encode)
+    frames = Frames(stream, encode, _timeout_s(call))
+    return Response(200, frames, crud.warning_headers(call.notes))
 
 
 def _initial_events(call: crud.Call) -> bool | None:
@@ -167,6 +172,17 @@ def _encoder(resource: Resource, view: tables.View, include: str) -> Encode:
         return _frame(event.type, dump(tables.row(resource, obj, include, view=view, headers=headers)))
 
     return encode
+
+
+def _shown(resource: Resource, encode: Encode) -> Encode:
+    """Objects of custom kinds are shown in the version that was asked for."""
+
+    def shown(event: WatchEvent) -> bytes:
+        if event.entry is not None:
+            event = replace(event, entry=rules.shown(resource, event.entry))
+        return encode(event)
+
+    return shown
 
 
 def _frame(kind: str, obj: bytes) -> bytes:

@@ -32,7 +32,8 @@ def version_of(obj: Obj) -> int:
 class Informer:
     """Objects of one kind by (namespace, name) in `items`; handlers see each change once and in order.
 
-    With `metadata_only` the objects have apiVersion, kind and metadata.
+    With `metadata_only` the objects have apiVersion, kind and metadata; `transform` gives what is kept of one, with
+    its name, namespace, uid and resourceVersion.
 
     A handler gets (type, object, former object); type is ADDED, MODIFIED or DELETED. Objects are shared: do
     not change them. After a 410 the differences to a new list are told as if they had been watched.
@@ -47,10 +48,12 @@ class Informer:
         label_selector: str = "",
         field_selector: str = "",
         metadata_only: bool = False,
+        transform: Callable[[Obj], Obj] | None = None,
     ) -> None:
         self.kind = kind if isinstance(kind, str) else kind.kind
         self._resource = kind
         self._metadata_only = metadata_only
+        self._transform = transform
         self.items: dict[Key, Obj] = {}
         self.synced = asyncio.Event()
         self._client = client
@@ -62,6 +65,11 @@ class Informer:
         self._delay_s = 0.0
         self._relisted = False
         self._patience: asyncio.Timeout | None = None
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion up to which every change has been told; 0 before the first list."""
+        return int(self._version) if self._version.isdigit() else 0
 
     def get(self, namespace: str, name: str) -> Obj | None:
         """The object as last seen."""
@@ -124,7 +132,7 @@ class Informer:
             field_selector=self._field_selector,
             metadata_only=self._metadata_only,
         )
-        fresh = {key_of(o): o for o in found.items}
+        fresh = {key_of(o): self._kept(o) for o in found.items}
         for key in [k for k in self.items if k not in fresh]:
             old = self.items.pop(key)
             self._tell_all("DELETED", old, old)
@@ -172,9 +180,12 @@ class Informer:
     def _take(self, kind: str, obj: Obj) -> None:
         version = str(obj["metadata"].get("resourceVersion", ""))
         if kind != "BOOKMARK":
-            self._apply(kind, obj)
+            self._apply(kind, self._kept(obj))
         if version:
             self._version = version
+
+    def _kept(self, obj: Obj) -> Obj:
+        return obj if self._transform is None else self._transform(obj)
 
     def _apply(self, kind: str, obj: Obj) -> None:
         key = key_of(obj)

@@ -33,3 +33,7 @@ NAMESPACE_CONDITIONS: dict[str, dict[str, tuple[str, str]]] = {
     kind: {status: (words[0], words[1]) for status, words in states.items()}
     for kind, states in _DATA["namespace_conditions"].items()
 }
+# Name -> reason and message with {fields}.
+WORKLOAD_CONDITIONS: dict[str, tuple[str, str]] = {
+    name: (words[0], words[1]) for name, words in _DATA["workload_conditions"].items()
+}

@@ -89,6 +89,11 @@ class Container:
         thread = self.thread
         return 0 if thread is None or thread.ended else thread.instance.memory_bytes
 
+    @property
+    def cpu_ns(self) -> int:
+        """CPU time of the current run, in ns."""
+        return 0 if self.thread is None else self.thread.cpu_ns
+
     def nudge(self) -> None:
         """The pod changed: what waits looks again."""
         self._nudged.set()

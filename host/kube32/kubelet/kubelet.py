@@ -39,7 +39,10 @@ _HALT_GRACE_S = 2.0
 
 
 class Kubelet:
-    """One node. `take_routes` (set before `start`) gets the listeners' route table. `ready` is set once the node is registered, its pods are known and its Lease is held."""
+    """One node. `ready` is set once the node is registered, its pods are known and its Lease is held.
+
+    `take_routes`, set before `start`, gets the listeners' route tables.
+    """
 
     def __init__(
         self,

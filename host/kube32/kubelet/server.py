@@ -27,6 +27,7 @@ from kube32.kubelet.checkpoint_endpoint import CheckpointEndpoint
 from kube32.kubelet.log_endpoint import answer_logs
 from kube32.kubelet.proxy_endpoint import answer_proxy, read_body
 from kube32.kubelet.registry import Registry
+from kube32.kubelet.stats import stats
 
 _LOG = logging.getLogger(__name__)
 _SHUTDOWN_S = 1.0
@@ -93,6 +94,7 @@ class KubeletServer:
             "containerLogs": (("GET",), 3, self._logs),
             "events": (("POST",), 2, self._events),
             "routes": (("PUT",), 0, self._put_routes),
+            "stats": (("GET",), 0, self._stats),
         }
 
     async def start(self, host: str, port: int) -> None:
@@ -163,6 +165,9 @@ class KubeletServer:
     async def _logs(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
         worker, container = self._registry.container(*segments)
         return await answer_logs(request, worker, container, self._limits)
+
+    async def _stats(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
+        return json_answer(stats(self._registry))
 
     async def _put_routes(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
         """The control plane's route table for the listeners of this node."""

@@ -13,7 +13,7 @@ from kube32.api.security import Security
 from kube32.api.server import ApiServer
 from kube32.client.api import ApiClient
 from kube32.client.kubeconfig import render_kubeconfig
-from kube32.contract import Limits, limits_for
+from kube32.contract import NAMES, Limits, limits_for
 from kube32.controllers.manager import Controllers
 from kube32.sim.inprocess import InProcessTransport
 from kube32.sim.listeners import make_listeners, start_listeners
@@ -32,14 +32,18 @@ async def run_control_plane(options: SimOptions) -> None:
         loop = asyncio.get_running_loop()
         ca_pem = security.ca_pem if limits.profile == "sim" else ""
         controllers = Controllers(
-            ApiClient(InProcessTransport(server, security.controller_token, loop)), limits, ca_pem
+            ApiClient(
+                InProcessTransport(server, security.controller_token, loop, NAMES.agent_controllers)
+            ),
+            limits,
+            ca_pem,
         )
         await controllers.start()
         stack.push_async_callback(controllers.stop)
         node = security.local_node_credentials(options.name, [options.node_ip])
 
         def transport() -> InProcessTransport:
-            return InProcessTransport(server, node.token, loop)
+            return InProcessTransport(server, node.token, loop, NAMES.agent_kubelet)
 
         offer = node_options(options, limits)
         kubelet = make_kubelet(options, limits, ApiClient(transport()), transport, node, offer)

@@ -10,6 +10,7 @@ from multidict import CIMultiDict
 from kube32.api.http import BodyCut, Request, Response
 from kube32.api.server import ApiServer
 from kube32.client.transport import ClientResponse, Transport, TransportError
+from kube32.contract import NAMES
 
 Query = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -51,9 +52,15 @@ class InProcessResponse(ClientResponse):
 class InProcessTransport(Transport):
     """Calls `server.dispatch` on the server's loop, with a bearer token as any other client has."""
 
-    def __init__(self, server: ApiServer, token: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        token: str,
+        loop: asyncio.AbstractEventLoop,
+        user_agent: str = NAMES.agent_controllers,
+    ) -> None:
         self._server = server
-        self._headers = {"Authorization": f"Bearer {token}", "User-Agent": "kube32-inprocess"}
+        self._headers = {"Authorization": f"Bearer {token}", "User-Agent": user_agent}
         self._loop = loop
 
     async def send(

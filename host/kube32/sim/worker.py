@@ -5,7 +5,7 @@ import asyncio
 from kube32.client.api import ApiClient
 from kube32.client.http import HttpTransport
 from kube32.client.kubeconfig import ClusterAccess, KubeconfigError, load_kubeconfig
-from kube32.contract import limits_for
+from kube32.contract import NAMES, limits_for
 from kube32.sim import credentials
 from kube32.sim.listeners import make_listeners, start_listeners
 from kube32.sim.node import make_kubelet, node_options, start_kubelet
@@ -21,13 +21,15 @@ async def run_worker(options: SimOptions) -> None:
     except KubeconfigError as error:
         raise StartError(f"--kubeconfig: {error}") from None
     own = await _join(access, options)
-    node_access = HttpTransport(access.server, ssl_context=access.ssl_context, token=own.token)
 
-    def lease_transport() -> HttpTransport:
-        return HttpTransport(access.server, ssl_context=access.ssl_context, token=own.token)
+    def transport() -> HttpTransport:
+        return HttpTransport(
+            access.server, ssl_context=access.ssl_context, token=own.token, user_agent=NAMES.agent_kubelet
+        )
 
+    node_access = transport()
     node = node_options(options, limits)
-    kubelet = make_kubelet(options, limits, ApiClient(node_access), lease_transport, own, node)
+    kubelet = make_kubelet(options, limits, ApiClient(node_access), transport, own, node)
     listeners = make_listeners(options, kubelet, node_access, limits)
     try:
         await start_listeners(listeners, options, node)

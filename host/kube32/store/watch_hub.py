@@ -141,6 +141,13 @@ class WatchHub:
             if release is not None:
                 release()
 
+    def end(self, prefix: str) -> None:
+        """Ends the watches of keys under `prefix`: each has what was sent until now, then its end."""
+        with self.lock:
+            for stream in list(self._streams):
+                if stream.scope.prefix.startswith(prefix):
+                    stream.finish()
+
     def close(self) -> None:
         """Ends all streams and the subscription to the store; a watch that is opened later ends at once."""
         self._unsubscribe()

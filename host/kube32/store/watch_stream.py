@@ -84,6 +84,7 @@ class WatchStream:
         self._bookmark_at: float | None = None
         self._failure: Exception | None = None
         self._closed = False
+        self._finished = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -163,7 +164,9 @@ class WatchStream:
                 failure, self._failure = self._failure, None
                 self.close()
                 raise failure
-            if self._bookmark_early:
+            if self._finished:
+                self.close()
+            elif self._bookmark_early:
                 return self._bookmark(), False
             return None, False
 
@@ -189,6 +192,8 @@ class WatchStream:
         """Until there may be something to take, or a bookmark is due."""
         with self._source.lock:
             if self._replayed or self._buffer or self._closed or self._failure or self._bookmark_early:
+                return
+            if self._finished:
                 return
             self._loop, self._thread = loop, get_ident()
             waiter = self._waiter = loop.create_future()
@@ -270,6 +275,12 @@ class WatchStream:
                 self._unseen_since = record.number
         if self._unseen_since is not None and record.number - self._unseen_since >= self._early_after:
             self._bookmark_early = self.scope.bookmarks
+
+    def finish(self) -> None:
+        """The end, once everything so far has been read. The place is free from now on."""
+        self._finished = True
+        self._source.detach(self)
+        self._wake()
 
     def _fail(self, failure: Exception) -> None:
         """The buffer is still read, then the reader gets `failure`. The place is free from now on."""

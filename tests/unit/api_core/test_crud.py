@@ -45,6 +45,7 @@ async def test_create_sets_what_the_server_owns_and_drops_what_the_client_says_o
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ", metadata["creationTimestamp"])
     assert metadata["creationTimestamp"] > "2001-01-02"
     assert set(metadata) == {"name", "namespace", "uid", "creationTimestamp", "resourceVersion"}
+    # Only what the server sets itself was in it: nobody owns anything.
 
 
 async def test_generate_name_appends_five_characters(api: Any, objects: Any) -> None:

@@ -85,8 +85,9 @@ async def test_apply_creates_leaves_and_changes(kubectl: Kubectl) -> None:
     assert [line.split()[1] for line in second.splitlines()] == ["unchanged"] * 3
     third = await kubectl("apply", "-f", "-", stdin=MANIFEST.replace("VALUE", "2"))
     assert [line.split()[1] for line in third.splitlines()] == ["configured", "unchanged", "unchanged"]
-    served = await kubectl("apply", "--server-side", "-f", "-", stdin=MANIFEST, code=1)
-    assert "server-side apply is not served" in served
+    served = await kubectl("apply", "--server-side", "-f", "-", stdin=MANIFEST.replace("VALUE", "3"))
+    assert [line.split()[1] for line in served.splitlines()] == ["serverside-applied"] * 3
+    assert await kubectl("get", "cm/a", "-o", "jsonpath={.data}") == '{"k":"3"}'
 
 
 async def test_edit_label_patch_replace_and_wait(kubectl: Kubectl, tmp_path: Path) -> None:

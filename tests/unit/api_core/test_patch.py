@@ -348,7 +348,8 @@ async def test_a_failed_operation_leaves_the_object(api: Any, objects: Any) -> N
 @pytest.mark.parametrize(
     ("media", "body", "code", "said"),
     [
-        ("application/apply-patch+yaml", b"{}", 415, "server-side apply is not served"),
+        ("application/apply-patch+yaml", b"{}", 422, "fieldManager: Required value"),
+        ("application/apply-patch+cbor", b"", 415, "in an unknown format"),
         ("application/json", b"{}", 415, "application/json-patch+json"),
         ("application/merge-patch+json", b"[]", 400, "cannot unmarshal array"),
         ("application/merge-patch+json", b"", 400, "unexpected end of JSON input"),

@@ -142,7 +142,7 @@ async def test_a_deletion_with_protobuf_options_honours_them(api: Any, objects: 
         (KUBECTL_NAMESPACE[:-5], 400, "unexpected end"),
         (b"k8s\x00\x0b", 400, "wire type 3"),
         (b"k8s\x00" + b"\xff" * 12, 400, "too long"),
-        (envelope("Deployment", version="apps/v1"), 415, "Deployment"),
+        (envelope("Checkpoint", version="kube32.io/v1"), 415, "Checkpoint"),
         (envelope("ConfigMap", number(1, 5)), 400, "a number where a message belongs"),
         (envelope("ConfigMap", part(1, part(1, b"\xff"))), 400, "not UTF-8"),
         (envelope("ConfigMap", part(1, part(7, b"x"))), 400, "bytes where a number belongs"),

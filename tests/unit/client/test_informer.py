@@ -290,3 +290,19 @@ async def test_retry_after_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(listed(5), status(429, "TooManyRequests", **{"Retry-After": "7"}))
     await bench.run()
     assert slept == [7]
+
+
+async def test_a_transform_says_what_is_kept_of_lists_and_of_events() -> None:
+    bench = Bench(
+        listed(5, obj("a", 4, data={"x": "y"})),
+        Answer(200, [frame("ADDED", obj("b", 6, data={"x": "y"})), frame("MODIFIED", obj("a", 7, data={}))]),
+    )
+    kept = Informer(
+        ApiClient(bench.transport, LIMITS), "ConfigMap", transform=lambda o: {"metadata": o["metadata"]}
+    )
+    bench.informer = kept
+    await bench.run()
+    assert {key: set(value) for key, value in kept.items.items()} == {
+        ("default", "a"): {"metadata"},
+        ("default", "b"): {"metadata"},
+    }

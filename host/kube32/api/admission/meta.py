@@ -5,6 +5,7 @@ from typing import Any
 from kube32.api.admission import names
 from kube32.api.admission.problems import Problems
 from kube32.contract import LIMITS, Resource, text
+from kube32.contract.rbac import GROUP as RBAC
 
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
 # Their names are used as DNS labels.
@@ -42,7 +43,10 @@ def _check_name(resource: Resource, name: str, problems: Problems) -> None:
     if not name:
         problems.required("metadata.name", text("validation", "name_required"))
         return
-    rule = names.label if resource.kind in _LABEL_NAMED else names.subdomain
+    if resource.group == RBAC:
+        problems.invalids("metadata.name", name, names.path_segment(name))
+        return
+    rule = names.label if resource.builtin in _LABEL_NAMED else names.subdomain
     problems.invalids("metadata.name", name, rule(name))
 
 

@@ -38,6 +38,13 @@ def label(value: str) -> list[str]:
     return _rules(value, _LABEL, "dns_label", LABEL_BYTES)
 
 
+def path_segment(value: str) -> list[str]:
+    """What can stand in a URL's path: names of roles and bindings ("system:discovery")."""
+    if value in (".", ".."):
+        return [_said("path_name", value=value)]
+    return [_said("path_part", part=part) for part in ("/", "%") if part in value]
+
+
 def qualified_name(value: str) -> list[str]:
     """A label or annotation key: an optional DNS subdomain and "/", then a name of at most 63 bytes."""
     parts = value.split("/")

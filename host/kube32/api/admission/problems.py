@@ -18,10 +18,18 @@ _UNCHECKED = ("status",)
 class Problems:
     """The faults found so far."""
 
-    __slots__ = ("causes",)
+    __slots__ = ("causes", "prefix")
 
     def __init__(self) -> None:
         self.causes: list[Cause] = []
+        self.prefix = ""
+
+    def within(self, path: str) -> "Problems":
+        """The same collection for what stands at `path`: paths are written from there."""
+        inner = Problems()
+        inner.causes = self.causes
+        inner.prefix = f"{self.prefix}{path}."
+        return inner
 
     def required(self, path: str, detail: str = "") -> None:
         """Nothing is there."""
@@ -63,7 +71,8 @@ class Problems:
             self.invalid(path, value, text("validation", "range", low=low, high=high))
 
     def add(self, path: str, kind: str, message: str) -> None:
-        self.causes.append(Cause(path, f"FieldValue{kind}", message))
+        """A fault in other words; `kind` is Kubernetes' ("Invalid")."""
+        self.causes.append(Cause(f"{self.prefix}{path}", f"FieldValue{kind}", message))
 
     def failure(self, resource: Resource | str, name: str) -> ApiFailure | None:
         """422 with all faults, or None."""

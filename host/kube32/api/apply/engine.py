@@ -4,7 +4,6 @@ Objects come without managedFields; `Scope` says which of their fields a request
 is about.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,11 +33,16 @@ _METADATA = "f:metadata"
 
 
 class Conflicts(Exception):
-    """Places that an apply would take from others; each with its owner."""
+    """Places that an apply would take from others, by their owner."""
 
-    def __init__(self, found: list[tuple[Owner, str]]) -> None:
-        super().__init__(f"{len(found)} conflicts")
+    def __init__(self, found: list[tuple[Owner, FieldSet]]) -> None:
+        super().__init__(f"conflicts with {len(found)} owners")
         self.found = found
+
+    def without(self, allowed: FieldSet) -> "Conflicts":
+        """Those that are left when some places may be taken."""
+        rest = ((owner, field_sets.difference(places, allowed)) for owner, places in self.found)
+        return Conflicts([(owner, places) for owner, places in rest if places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,20 +141,18 @@ def apply(
         new = _pruned(node, new, before.fields, [everything, *(owner.fields for owner in others.values())])
     taken, removed = values.compare(live, new, node)
     taken, removed = owned(taken), owned(removed)
-    found = list(_conflicts(others, taken))
-    if found and not force:
-        raise Conflicts(found)
+    if not force and taken:
+        shared = (
+            (owner, field_sets.intersection(owner.fields, taken)) for _, owner in sorted(others.items())
+        )
+        found = [(owner, places) for owner, places in shared if places]
+        if found:
+            raise Conflicts(found)
     made = _without(others, field_sets.union(taken, removed)) if taken or removed else dict(others)
     if before is not None and before.fields == mine and not taken and not removed:
         me = before
     made[me.key] = me
     return new, made
-
-
-def _conflicts(owners: Owners, taken: FieldSet) -> Iterator[tuple[Owner, str]]:
-    for _, owner in sorted(owners.items()):
-        for path in field_sets.paths(field_sets.intersection(owner.fields, taken)):
-            yield owner, field_sets.shown(path)
 
 
 def _pruned(node: Node, merged: Object, last: FieldSet, wanted: list[FieldSet]) -> Object:

@@ -81,7 +81,7 @@ def _order(mine: list[str], theirs: list[str]) -> Iterable[tuple[str, int]]:
 
 
 def remove(value: Any, places: FieldSet, node: Node) -> Any:
-    """`value` without the places of the set. A map or list that loses everything becomes None. Raises NotTyped."""
+    """`value` without the places of the set. A map or list that loses everything goes too (None). NotTyped."""
     kind = node.of(value)
     if kind == LEAF or not value or not places:
         return value
@@ -92,7 +92,9 @@ def remove(value: Any, places: FieldSet, node: Node) -> Any:
             if place is None:
                 made[key] = inner
             elif not is_member(place):
-                made[key] = remove(inner, place, node.child(key))
+                left = remove(inner, place, node.child(key))
+                if left is not None:
+                    made[key] = left
         return made or None
     items: list[Any] = []
     for item in value:

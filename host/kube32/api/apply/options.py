@@ -38,9 +38,13 @@ def applier_of(call: "Call") -> tuple[str, bool]:
     manager, force = call.request.q("fieldManager"), call.request.q("force").lower()
     causes = _manager_causes(manager)
     if not manager:
-        causes.append(Cause("fieldManager", "FieldValueRequired", "Required value: is required for apply patch"))
+        causes.append(
+            Cause("fieldManager", "FieldValueRequired", "Required value: is required for apply patch")
+        )
     if force not in _BOOLEANS:
-        causes.append(Cause("force", "FieldValueInvalid", f'Invalid value: "{force[:64]}": must be true or false'))
+        causes.append(
+            Cause("force", "FieldValueInvalid", f'Invalid value: "{force[:64]}": must be true or false')
+        )
     if causes:
         raise refused(call, causes)
     return manager, _BOOLEANS[force]

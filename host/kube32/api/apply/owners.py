@@ -96,7 +96,9 @@ def _given(entry: object) -> Owner:
         raise ValueError("operation must be `Apply` or `Update`")
     if not version or entry.get("fieldsType") != _FIELDS_V1:
         raise ValueError("an entry of managedFields has no apiVersion or no fieldsType FieldsV1")
-    if not all(isinstance(text, str) and len(text) <= LIMITS.field_manager_bytes for text in (manager, subresource)):
+    if not all(
+        isinstance(text, str) and len(text) <= LIMITS.field_manager_bytes for text in (manager, subresource)
+    ):
         raise ValueError("manager or subresource is no name")
     if not isinstance(version, str) or len(version) > LIMITS.field_manager_bytes:
         raise ValueError("apiVersion is no version")

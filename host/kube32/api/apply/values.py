@@ -72,14 +72,18 @@ def fresh(value: dict[str, Any], node: Node) -> FieldSet:
     """What the creator of an object owns below a map that is there anyway. NotTyped."""
     made: FieldSet = {}
     for key in sorted(value):
-        inner, child = value[key], node.child(key)
-        if key not in node.always or child.of(inner) == LEAF:
-            made["f:" + key] = tree(inner, child)
-            continue
-        place = fresh(inner, child) if child.kind == MAP else _without_self(tree(inner, child))
-        if place:
+        place = _field(key, value[key], node)
+        if place is not None:
             made["f:" + key] = place
     return made
+
+
+def _field(key: str, value: Any, node: Node) -> FieldSet | None:
+    """A field that is new (or gone); None for one that is there anyway and holds nothing."""
+    child = node.child(key)
+    if key not in node.always or child.of(value) == LEAF:
+        return tree(value, child)
+    return (fresh(value, child) if child.kind == MAP else _without_self(tree(value, child))) or None
 
 
 def _without_self(place: FieldSet) -> FieldSet:
@@ -138,12 +142,12 @@ def compare(old: dict[str, Any], new: dict[str, Any], node: Node) -> tuple[Field
     removed: FieldSet = {}
     for key, value in new.items():
         if key not in old:
-            taken["f:" + key] = tree(value, node.child(key))
+            _note("f:" + key, (_field(key, value, node), None), taken, removed)
         elif old[key] != value or type(old[key]) is not type(value):
             _note("f:" + key, _compare(old[key], value, node.child(key)), taken, removed)
     for key, value in old.items():
         if key not in new:
-            removed["f:" + key] = tree(value, node.child(key))
+            _note("f:" + key, (None, _field(key, value, node)), taken, removed)
     return in_order(taken), in_order(removed)
 
 

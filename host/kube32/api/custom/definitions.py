@@ -9,10 +9,10 @@ from kube32.api.admission.fields import refused
 from kube32.api.admission.problems import Problems
 from kube32.api.catalog import Catalog
 from kube32.api.custom.regex import TooMuchWork
-from kube32.api.custom.structural import check_structural, rules_in, said
+from kube32.api.custom.structural import rules_in, said
 from kube32.api.custom.versions import check_version
 from kube32.api.status import invalid
-from kube32.contract import Resource
+from kube32.contract import LIMITS, Resource
 
 Object = dict[str, Any]
 KIND = "CustomResourceDefinition"
@@ -20,6 +20,14 @@ APPROVAL = "api-approved.kubernetes.io"
 _DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SCHEMA = "JSONSchemaProps"
 _PROTECTED = (".k8s.io", ".kubernetes.io")
+
+
+def check_fields(obj: Object, mode: str) -> list[str]:
+    """Decodes the schemas, in place; the warnings about unknown fields. ApiFailure 400."""
+    unknown = [f'unknown field "{path}"' for path in decode(obj)]
+    if unknown and mode == "Strict":
+        raise refused(KIND, "v1", f"strict decoding error: {', '.join(unknown)}")
+    return [] if mode == "Ignore" else unknown
 
 
 def decode(obj: Object) -> list[str]:
@@ -48,7 +56,9 @@ def _decode(schema: Object, path: str, unknown: list[str]) -> None:
                 todo.append((inner, f"{at}.{word}"))
             elif inner is not None and not isinstance(inner, bool if word != "items" else list):
                 said_type = "JSONSchemaPropsOrArray" if word == "items" else "JSONSchemaPropsOrBool"
-                raise schemas.FieldTypeError(f"json: cannot unmarshal into {at}.{word} of type v1.{said_type}")
+                raise schemas.FieldTypeError(
+                    f"json: cannot unmarshal into {at}.{word} of type v1.{said_type}"
+                )
         for word in ("properties", "patternProperties", "definitions"):
             todo += [(s, f"{at}.{word}[{name}]") for name, s in (found.get(word) or {}).items()]
         for word in ("allOf", "anyOf", "oneOf"):
@@ -112,7 +122,8 @@ def validate(resource: Resource, catalog: Catalog, old: Object | None, new: Obje
         for index, version in enumerate(spec["versions"]):
             check_version(version, f"spec.versions[{index}]", problems)
     except TooMuchWork:
-        problems.forbidden("spec.versions", said("depth", limit=0))
+        steps = LIMITS.custom_validation_steps
+        problems.forbidden("spec.versions", said("validation_steps", limit=steps))
     if problems.causes:
         raise invalid(resource, name, problems.causes)
 
@@ -152,7 +163,9 @@ def _check_names(names: Object, path: str, problems: Problems) -> None:
 
 def dns1035(value: str) -> list[str]:
     """The broken rules of a DNS-1035 label."""
-    broken = [] if len(value) <= naming.LABEL_BYTES else [f"must be no more than {naming.LABEL_BYTES} characters"]
+    broken = (
+        [] if len(value) <= naming.LABEL_BYTES else [f"must be no more than {naming.LABEL_BYTES} characters"]
+    )
     if broken or not _DNS1035.fullmatch(value):
         broken.append(said("dns1035"))
     return broken
@@ -199,8 +212,3 @@ def _check_update(old: Object, new: Object, problems: Problems) -> None:
     for path, before, after in fixed + named:
         if before != after:
             problems.invalid(f"spec.{path}", after, "field is immutable")
-
-
-def check_schema(schema: Object, path: str, problems: Problems) -> None:
-    """Names what is wrong in the schema of a version."""
-    check_structural(schema, path, problems)

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from kube32.api import admission, schemas
+from kube32.api import schemas
 from kube32.api.admission.fields import duplicates, refused, unknown_mode
 from kube32.api.admission.meta import check_metadata
 from kube32.api.admission.problems import Problems
@@ -16,7 +16,7 @@ from kube32.api.custom import pruning
 from kube32.api.custom.regex import TooMuchWork
 from kube32.api.custom.resource import CustomResource
 from kube32.api.custom.values import Check, Fault, unchanged
-from kube32.api.status import ApiFailure, Cause, bad_request, dump, invalid, too_large
+from kube32.api.status import Cause, dump, invalid, too_large
 from kube32.contract import LIMITS, text
 from kube32.store import Entry
 
@@ -35,17 +35,14 @@ def check_fields(resource: CustomResource, obj: Object, mode: str, raw: bytes | 
         unknown = [f"metadata.{path}" for path in schemas.decode("ObjectMeta", obj["metadata"])]
     except schemas.FieldTypeError as error:
         raise refused(resource.kind, resource.version, str(error)) from None
-    try:
-        unknown += pruning.prune(resource.node, obj)
-    except RecursionError:
-        raise bad_request(f"the {resource.kind} is nested too deeply") from None
+    unknown += pruning.prune(resource.node, obj)
     if mode == "Ignore":
         return []
     found = [f'unknown field "{path}"' for path in unknown]
     if raw is not None:
         found += [f'duplicate field "{path}"' for path in duplicates(raw)]
     if found and mode == "Strict":
-        raise bad_request(f"strict decoding error: {', '.join(found)}")
+        raise refused(resource.kind, resource.version, f"strict decoding error: {', '.join(found)}")
     return found
 
 
@@ -107,7 +104,7 @@ def present(resource: CustomResource, entry: Entry) -> Entry:
     """A stored object as this version shows it now."""
     if resource.is_stored_version and entry.revision > resource.since:
         return entry
-    known = resource.seen.get(entry.key)
+    known: Entry | None = resource.seen.get(entry.key)
     if known is not None and known.revision == entry.revision:
         return known
     made = _presented(resource, entry)
@@ -129,15 +126,3 @@ def _presented(resource: CustomResource, entry: Entry) -> Entry:
         obj = {**orjson.loads(entry.value), "apiVersion": resource.api_version}
     value = orjson.dumps(obj)
     return entry if value == entry.value else Entry(entry.key, value, entry.revision, obj)
-
-
-__all__ = [
-    "ApiFailure",
-    "admission",
-    "check_fields",
-    "default",
-    "present",
-    "to_stored",
-    "validate_create",
-    "validate_update",
-]

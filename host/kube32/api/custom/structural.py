@@ -14,7 +14,15 @@ from kube32.contract import LIMITS, text
 Object = dict[str, Any]
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _SCALARS = ("string", "number", "integer", "boolean")
-_UNSUPPORTED = ("$ref", "definitions", "dependencies", "id", "additionalItems", "patternProperties", "$schema")
+_UNSUPPORTED = (
+    "$ref",
+    "definitions",
+    "dependencies",
+    "id",
+    "additionalItems",
+    "patternProperties",
+    "$schema",
+)
 _LIST_TYPES = ("atomic", "map", "set")
 _MAP_TYPES = ("atomic", "granular")
 _NESTED = ("allOf", "anyOf", "oneOf")
@@ -30,7 +38,7 @@ _NESTED_FALSE = (
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 
 
-def said(name: str, **fields: object) -> str:
+def said(name: str, /, **fields: object) -> str:
     """A text about custom kinds."""
     return text("custom", name, **fields)
 

@@ -24,7 +24,9 @@ def check_version(version: Object, path: str, problems: Problems) -> None:
     schema, at = version["schema"]["openAPIV3Schema"], f"{path}.schema.openAPIV3Schema"
     before = len(problems.causes)
     check_structural(schema, at, problems)
-    _check_columns(version.get("additionalPrinterColumns") or [], f"{path}.additionalPrinterColumns", problems)
+    _check_columns(
+        version.get("additionalPrinterColumns") or [], f"{path}.additionalPrinterColumns", problems
+    )
     scale = (version.get("subresources") or {}).get("scale")
     if scale is not None:
         _check_scale(scale, f"{path}.subresources.scale", problems)
@@ -113,8 +115,8 @@ def _check_default(node: Node, path: str, problems: Problems, budget: list[int])
             problems.invalid(path, node.default, said("default_pruned", fields=", ".join(gone)))
             return
     check = Check(budget)
-    check.value(node, value, None)
+    check.value(node, value, (None, "default"))
     for fault in check.faults:
         cause = fault.cause()
-        where = path if cause.field == "<nil>" else f"{path}.{cause.field}"
+        where = path + cause.field.removeprefix("<nil>").removeprefix("default")
         problems.add(where, cause.type.removeprefix("FieldValue"), cause.message)

@@ -17,8 +17,10 @@ from kube32.api.status import Cause, bad_request, dump, invalid, method_not_allo
 from kube32.contract import NAMES
 
 Object = dict[str, Any]
-_EVERYTHING: list[Object] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
-_EVERY_PATH: list[Object] = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+_EVERYTHING: list[Object] = [
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+]
 
 
 async def handle(call: crud.Call) -> Response:
@@ -143,16 +145,16 @@ async def _self_rules(call: crud.Call, review: Object) -> Object:
     if not namespace:
         raise bad_request("no namespace on request")
     user, security = call.user, call.server.security
-    resource_rules: list[Object] = []
-    path_rules: list[Object] = []
+    rows = list(security.rbac.index.rows(user, namespace))
     if NAMES.group_masters in user.groups or NAMES.group_controllers in user.groups:
-        resource_rules, path_rules = list(_EVERYTHING), list(_EVERY_PATH)
+        rows = [*_EVERYTHING, *rows]
+    resource_keys, path_keys = (
+        ("verbs", "apiGroups", "resources", "resourceNames"),
+        ("verbs", "nonResourceURLs"),
+    )
+    resource_rules = _once(_only(row, resource_keys) for row in rows if row.get("resources"))
+    path_rules = _once(_only(row, path_keys) for row in rows if row.get("nonResourceURLs"))
     faults = list(security.rbac.index.missing(user, namespace))
-    for row in security.rbac.index.rows(user, namespace):
-        if row.get("resources"):
-            resource_rules.append(_only(row, ("verbs", "apiGroups", "resources", "resourceNames")))
-        if row.get("nonResourceURLs"):
-            path_rules.append(_only(row, ("verbs", "nonResourceURLs")))
     incomplete = node_of(user) is not None
     if incomplete:
         faults.insert(0, "node authorizer does not support user rule resolution")
@@ -168,6 +170,10 @@ async def _self_rules(call: crud.Call, review: Object) -> Object:
 
 def _only(row: Object, keys: Iterable[str]) -> Object:
     return {key: row[key] for key in keys if row.get(key)}
+
+
+def _once(rows: Iterable[Object]) -> list[Object]:
+    return list({orjson.dumps(row): row for row in rows}.values())
 
 
 # --- who am I, whose token is this ---

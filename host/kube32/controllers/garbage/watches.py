@@ -20,6 +20,15 @@ _IGNORED = frozenset({("", "events"), ("events.k8s.io", "events")})
 _SYNC_S = 30.0
 
 
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "finalizers", "deletionTimestamp")
+
+
+def _bones(obj: Obj) -> Obj:
+    """What the graph looks at: annotations and managed fields would be most of an object's size."""
+    meta = {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta}
+
+
 @dataclass(slots=True)
 class _Watch:
     resource: Resource
@@ -78,7 +87,7 @@ class Watches:
         informer = self._shared.get(key)
         task = None
         if informer is None:
-            informer = Informer(self._client, resource, metadata_only=True)
+            informer = Informer(self._client, resource, metadata_only=True, transform=_bones)
             task = asyncio.get_running_loop().create_task(informer.run(), name=f"watch {resource.plural}")
         if key in self._retired:
             gap = asyncio.get_running_loop().create_task(self._after_gap(key, informer))

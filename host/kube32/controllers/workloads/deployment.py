@@ -1,19 +1,22 @@
 """The Deployment controller. It owns its pods directly; ReplicaSets are computed by the API server for readers.
 
-A pod that is frozen or moves counts as its one pod: none is added for it and none goes (specification, "Moves").
+What is a ReplicaSet in Kubernetes is a revision of status.history here: a step changes the sizes of revisions and
+writes them, then the pods follow. A pod that is frozen or moves counts as its one pod (specification, "Moves").
 """
 
 import asyncio
-import logging
+from collections import Counter
+from functools import partial
 
 from kube32.client.api import ApiClient, ApiError
 from kube32.client.events import EventRecorder
 from kube32.client.informer import Informer, Key, key_of
-from kube32.contract import Limits, resource_of
+from kube32.contract import Limits
 from kube32.controllers.objects import (
     Obj,
     annotation,
     is_deleting,
+    is_finished,
     is_true,
     name_of,
     spec_of,
@@ -21,14 +24,19 @@ from kube32.controllers.objects import (
     uid_of,
 )
 from kube32.controllers.queue import WorkQueue
-from kube32.controllers.workloads import deployment_status, history
-from kube32.controllers.workloads.owned import OwnedPods
-from kube32.controllers.workloads.pods import PodControl, Readiness, is_active
-from kube32.controllers.workloads.rollout import Pods, Step, next_step
+from kube32.controllers.workloads import deployment_status, history, rollout
+from kube32.controllers.workloads.deployment_status import HASH_LABEL, Facts, Pods
+from kube32.controllers.workloads.held import Held
+from kube32.controllers.workloads.history import History, Revision
+from kube32.controllers.workloads.later import Later
+from kube32.controllers.workloads.order import in_deletion_order
+from kube32.controllers.workloads.owned import OwnedPods, labels_of
+from kube32.controllers.workloads.pods import PodControl, in_batches, is_closing
+from kube32.controllers.workloads.readiness import Readiness
+from kube32.controllers.workloads.selectors import selects
+from kube32.controllers.workloads.written import Written
 from kube32.formats.template_hash import template_hash
 
-_LOG = logging.getLogger(__name__)
-HASH_LABEL = "pod-template-hash"
 _KIND = "Deployment"
 
 
@@ -36,205 +44,227 @@ class DeploymentController:
     """Keeps Deployments: one at a time, whenever it or one of its pods changes."""
 
     def __init__(
-        self, client: ApiClient, deployments: Informer, pods: Informer, limits: Limits, events: EventRecorder
+        self,
+        client: ApiClient,
+        deployments: Informer,
+        pods: Informer,
+        held: Held,
+        limits: Limits,
+        events: EventRecorder,
     ) -> None:
         self._client = client
         self._deployments = deployments
+        self._pods = pods
+        self._held = held
         self._limits = limits
         self._events = events
         self._queue: WorkQueue[Key] = WorkQueue()
-        self._owned = OwnedPods(pods, _KIND, self._look_at)
-        self._control = PodControl(client, self._owned, events, _KIND, resource_of(_KIND).api_version)
-        self._readiness = Readiness()
+        self._readiness = Readiness(held)
+        self._owned = OwnedPods(
+            pods, _KIND, changed=self._look_at, strayed=self._on_stray, replaced=self._readiness.carry
+        )
+        self._control = PodControl(client, self._owned, events, _KIND, tells=False)
+        self._written = Written(client, _KIND)
+        self._later = Later(self._queue.add)
+        # By uid: when a rollout last progressed, on our own clock, and why its pods could not be changed.
         self._progress: dict[str, float] = {}
-        self._failures: dict[str, str] = {}
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._failures: dict[str, tuple[str, str]] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
-        ends = [self._owned.follow(), self._deployments.subscribe(self._on_deployment)]
+        self._held.subscribe(self._on_held)
+        ends = [
+            self._owned.follow(),
+            self._pods.subscribe(self._on_pod),
+            self._deployments.subscribe(self._on_deployment),
+        ]
         try:
             await self._queue.run(self._sync)
         finally:
             for end in ends:
                 end()
-            for timer in self._timers.values():
-                timer.cancel()
+            self._later.close()
+
+    # --- what makes us look ---
 
     def _on_deployment(self, kind: str, deployment: Obj, old: Obj | None) -> None:
         key = key_of(deployment)
+        if old is not None and (kind == "DELETED" or uid_of(old) != uid_of(deployment)):
+            self._forget(old)
         if kind == "DELETED":
-            self._progress.pop(uid_of(deployment), None)
-            self._failures.pop(uid_of(deployment), None)
             self._queue.drop(key)
-            return
-        self._queue.add(key)
+            self._later.drop(key)
+        else:
+            self._queue.add(key)
+
+    def _forget(self, deployment: Obj) -> None:
+        uid = uid_of(deployment)
+        self._progress.pop(uid, None)
+        self._failures.pop(uid, None)
+        self._written.forget(uid)
+        self._control.forget(deployment)
+
+    def _on_pod(self, kind: str, pod: Obj, old: Obj | None) -> None:
+        if kind == "DELETED":
+            self._readiness.forget(uid_of(pod))
 
     def _look_at(self, key: Key) -> None:
-        namespace, name = key
-        if name:
-            if self._deployments.get(*key) is not None:
-                self._queue.add(key)
-            return
-        for found in self._deployments.items:
-            if found[0] == namespace:
-                self._queue.add(found)
+        if self._deployments.get(*key) is not None:
+            self._queue.add(key)
+
+    def _on_stray(self, pod: Obj) -> None:
+        if HASH_LABEL in labels_of(pod):
+            for key, deployment in self._deployments.items.items():
+                if selects(deployment, pod):
+                    self._queue.add(key)
+
+    def _on_held(self, key: Key) -> None:
+        pod = self._pods.get(*key)
+        if pod is not None:
+            for reference in pod["metadata"].get("ownerReferences") or []:
+                self._look_at((key[0], str(reference.get("name"))))
+
+    # --- one step ---
 
     async def _sync(self, key: Key) -> None:
-        deployment = self._deployments.get(*key)
-        if deployment is None or is_deleting(deployment):
+        seen = self._deployments.get(*key)
+        if seen is None:
             return
-        template = spec_of(deployment)["template"]
-        current = template_hash(template)
-        known = {str(r["hash"]) for r in status_of(deployment).get("history") or []}
-        owned = await self._control.claim(deployment, known | {current}, HASH_LABEL)
-        pods = self._sorted(owned, current)
-        rows = self._history(deployment, current, pods)
-        await self._tell_revision(deployment, rows)
-        available = {uid_of(p): self._readiness.available(p, self._min_ready(deployment)) for p in pods.all}
-        step = next_step(
-            deployment, pods, lambda p: available[uid_of(p)][0], lambda: _newest_with_pods(rows, pods)
-        )
-        if (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate" and not spec_of(
-            deployment
-        ).get("paused"):
-            step = self._recreate(step, pods)
-        failed: ApiError | None = None
-        try:
-            await self._take(deployment, step, rows, pods)
-            self._failures.pop(uid_of(deployment), None)
-        except ApiError as error:
-            failed = error
-            self._failures[uid_of(deployment)] = error.message
-        await self._write_status(deployment, rows, current)
-        if failed is not None:
-            raise failed
+        deployment = self._written.newest(seen)
+        if is_deleting(deployment):
+            return
+        await self._control.settle(deployment)
+        past = History(deployment, template_hash(spec_of(deployment)["template"]))
+        pods = self._sorted(await self._control.claim(deployment, partial(_carries, past.hashes)), past)
+        before = {r.hash: r.replicas for r in past.revisions}
+        self._decide(deployment, past, pods)
+        deployment = await self._tell_revision(deployment, past)
+        deployment = await self._write_status(deployment, past, pods, begun=len(past.revisions) > len(before))
+        self._tell_scaling(deployment, past, before)
+        await self._follow(deployment, past, pods)
 
-    def _sorted(self, owned: list[Obj], current: str) -> Pods:
-        pods = Pods(current)
+    def _sorted(self, owned: list[Obj], past: History) -> Pods:
+        pods = Pods()
         for pod in owned:
             if self._owned.is_going(pod):
-                pods.going.append(pod)
-            elif is_active(pod):
-                labels = pod["metadata"].get("labels") or {}
-                pods.by_hash.setdefault(str(labels.get(HASH_LABEL, "")), []).append(pod)
+                if not is_finished(pod):
+                    pods.going.append(pod)
+            elif self._held.is_active(pod):
+                pods.by_hash.setdefault(labels_of(pod).get(HASH_LABEL, ""), []).append(pod)
+        # Pods of a template that the history does not know (it was lost, or they were adopted) are of the newest.
         return pods
 
-    @staticmethod
-    def _min_ready(deployment: Obj) -> int:
-        return int(spec_of(deployment).get("minReadySeconds") or 0)
+    def _serving(self, deployment: Obj, pods: Pods) -> Counter[str]:
+        seconds = int(spec_of(deployment).get("minReadySeconds") or 0)
+        return Counter(
+            {h: sum(self._readiness.available(p, seconds) for p in found) for h, found in pods.by_hash.items()}
+        )
 
-    def _history(self, deployment: Obj, current: str, pods: Pods) -> list[Obj]:
-        """While it is paused, a new template is not a revision yet."""
-        rows: list[Obj] = status_of(deployment).get("history") or []
-        if spec_of(deployment).get("paused") and rows:
-            return rows
-        return history.recorded(deployment, current, set(pods.by_hash), self._limits)
+    def _decide(self, deployment: Obj, past: History, pods: Pods) -> None:
+        """Changes the sizes of revisions, by one step."""
+        past.renumber()
+        serving = self._serving(deployment, pods)
+        if spec_of(deployment).get("paused") or rollout.was_scaled(deployment, past.revisions):
+            rollout.scale(deployment, past.current, past.old, serving)
+        elif rollout.is_rolling(deployment):
+            current = past.begin()
+            rollout.roll(deployment, current, past.old, serving)
+        else:
+            current_hash = template_hash(spec_of(deployment)["template"])
+            old_pods = any(found for h, found in pods.by_hash.items() if h != current_hash) or any(
+                labels_of(p).get(HASH_LABEL) != current_hash for p in pods.going
+            )
+            if rollout.recreate(deployment, past.current, past.old, old_pods=old_pods) and past.current is None:
+                past.begin()
+                rollout.recreate(deployment, past.current, past.old, old_pods=False)
+        in_use = {labels_of(p).get(HASH_LABEL, "") for p in pods.going} | set(pods.by_hash)
+        past.trim(in_use, self._limits)
 
-    async def _tell_revision(self, deployment: Obj, rows: list[Obj]) -> None:
-        revision = str(rows[-1]["revision"]) if rows else ""
-        if not revision or annotation(deployment, history.REVISION) == revision:
-            return
+    # --- telling ---
+
+    async def _tell_revision(self, deployment: Obj, past: History) -> Obj:
+        current = past.current
+        if current is None or annotation(deployment, history.REVISION) == str(current.number):
+            return deployment
         meta = deployment["metadata"]
-        patch: Obj = {"metadata": {"uid": meta["uid"], "annotations": {history.REVISION: revision}}}
-        await self._client.patch(_KIND, meta["name"], patch, meta["namespace"])
+        patch: Obj = {"metadata": {"uid": meta["uid"], "annotations": {history.REVISION: str(current.number)}}}
+        changed = await self._client.patch(_KIND, meta["name"], patch, meta["namespace"])
+        self._written.note(changed)
+        # What we decided is about the spec that we saw: a newer one must not pass for it.
+        return {**deployment, "metadata": {**changed["metadata"], "generation": meta.get("generation", 1)}}
 
-    @staticmethod
-    def _recreate(step: Step, pods: Pods) -> Step:
-        """Recreate: nothing new begins while something old is still there, or on its way out."""
-        old_going = [
-            p for p in pods.going if (p["metadata"].get("labels") or {}).get(HASH_LABEL) != pods.current
-        ]
-        return Step(delete=step.delete) if pods.old or old_going else step
-
-    async def _take(self, deployment: Obj, step: Step, rows: list[Obj], pods: Pods) -> None:
-        name = name_of(deployment)
-        if step.create:
-            template = history.template_of(rows, step.create_hash) or spec_of(deployment)["template"]
-            have = len(pods.by_hash.get(step.create_hash, []))
-            self._tell_scaling(deployment, "up", step.create_hash, have, have + step.create)
-            for _ in range(step.create):
-                made = await self._control.create(
+    def _tell_scaling(self, deployment: Obj, past: History, before: dict[str, int]) -> None:
+        for revision in past.revisions:
+            had = before.get(revision.hash, 0)
+            if had != revision.replicas:
+                self._events.event(
                     deployment,
-                    template,
-                    prefix=f"{name}-{step.create_hash}-",
-                    labels={HASH_LABEL: step.create_hash},
+                    "ScalingReplicaSet",
+                    direction="up" if revision.replicas > had else "down",
+                    name=f"{name_of(deployment)}-{revision.hash}",
+                    before=had,
+                    now=revision.replicas,
                 )
-                pods.by_hash.setdefault(step.create_hash, []).append(made)
-        gone: dict[str, int] = {}
-        for pod in step.delete:
-            label = str((pod["metadata"].get("labels") or {}).get(HASH_LABEL, ""))
-            gone[label] = gone.get(label, 0) + 1
-        for label, count in gone.items():
-            have = len(pods.by_hash.get(label, []))
-            self._tell_scaling(deployment, "down", label, have, have - count)
-        for pod in step.delete:
-            await self._control.delete(deployment, pod)
 
-    def _tell_scaling(self, deployment: Obj, way: str, hash_: str, before: int, now: int) -> None:
-        self._events.event(
-            deployment,
-            "ScalingReplicaSet",
-            direction=way,
-            name=f"{name_of(deployment)}-{hash_}",
-            before=before,
-            now=now,
-        )
-
-    # --- status ---
-
-    async def _write_status(self, deployment: Obj, rows: list[Obj], current: str) -> None:
-        pods = self._sorted(self._owned.of(deployment), current)
-        min_ready, loop = self._min_ready(deployment), asyncio.get_running_loop()
-        judged = {uid_of(p): self._readiness.available(p, min_ready) for p in pods.all}
-        waits = [left for _, left in judged.values() if left]
-        facts = deployment_status.Facts(
+    async def _write_status(self, deployment: Obj, past: History, pods: Pods, *, begun: bool) -> Obj:
+        current = template_hash(spec_of(deployment)["template"])
+        uid, now = uid_of(deployment), asyncio.get_running_loop().time()
+        paused = bool(spec_of(deployment).get("paused"))
+        rolls = not paused and not rollout.was_scaled(deployment, past.revisions)
+        deadline, since = deployment_status.deadline_of(deployment), self._progress.setdefault(uid, now)
+        seconds = int(spec_of(deployment).get("minReadySeconds") or 0)
+        facts = Facts(
+            current,
             pods,
-            available=sum(ok and is_true(p, "Ready") for p in pods.all for ok in (judged[uid_of(p)][0],)),
-            counted_available=sum(ok for ok, _ in judged.values()),
-            updated_available=sum(judged[uid_of(p)][0] for p in pods.new),
-            late=self._late(deployment, pods, judged),
-            failure=self._failures.get(uid_of(deployment), ""),
+            self._serving(deployment, pods),
+            available=sum(is_true(p, "Ready") and self._readiness.available(p, seconds) for p in pods.all),
+            late=deadline is not None and since + deadline <= now,
+            begun=begun,
+            failure=self._failures.get(uid),
         )
-        status = deployment_status.make(deployment, facts, rows)
-        if deployment_status.has_progressed(deployment, facts):
-            self._progress[uid_of(deployment)] = loop.time()
-        if not deployment_status.is_complete(deployment, facts) and not spec_of(deployment).get("paused"):
-            waits.append(self._deadline_s(deployment))
-        self._again(key_of(deployment), min(waits, default=0.0))
+        status = deployment_status.make(deployment, facts, past, rolls=rolls)
+        waits = [self._readiness.left(p, seconds) for p in pods.all]
+        complete = deployment_status.is_complete(deployment, facts)
+        progressed = begun or deployment_status.has_progressed(status_of(deployment), status)
+        if paused or complete or progressed or any(self._held.holds(p) for p in pods.all):
+            self._progress[uid] = since = now
+        if deadline is not None and not paused and not complete:
+            waits.append(max(since + deadline - now, 0.0))
+        self._later.set(key_of(deployment), waits)
         if status == status_of(deployment):
-            return
-        meta = deployment["metadata"]
-        changed = {**deployment, "status": status}
+            return deployment
+        return await self._written.status({**deployment, "status": status})
+
+    # --- pods follow the sizes ---
+
+    async def _follow(self, deployment: Obj, past: History, pods: Pods) -> None:
+        sizes = {r.hash: r for r in past.revisions}
+        uid = uid_of(deployment)
+        words = "failed_create"
         try:
-            await self._client.update(_KIND, changed, subresource="status")
+            for revision in past.revisions:
+                missing = revision.replicas - len(pods.by_hash.get(revision.hash, []))
+                if missing > 0:
+                    await in_batches([partial(self._create, deployment, revision)] * missing)
+            words = "failed_delete"
+            for hash_, found in pods.by_hash.items():
+                size = sizes[hash_].replicas if hash_ in sizes else 0
+                extra = in_deletion_order(found, self._held.holds, pods.all)[: max(len(found) - size, 0)]
+                for pod in extra:
+                    await self._control.delete(deployment, pod)
         except ApiError as error:
-            if error.code == 409:  # it has changed: its watch brings it here again
-                _LOG.debug("status of deployment %s/%s: %s", meta["namespace"], meta["name"], error)
-            elif error.code != 404:
-                raise
+            if is_closing(error):
+                return
+            self._failures[uid] = words, error.message
+            raise
+        if self._failures.pop(uid, None) is not None:
+            self._queue.add(key_of(deployment))
 
-    def _late(self, deployment: Obj, pods: Pods, judged: dict[str, tuple[bool, float]]) -> bool:
-        """Whether the rollout has made no progress for longer than it may."""
-        return self._deadline_s(deployment) <= 0
-
-    def _deadline_s(self, deployment: Obj) -> float:
-        """Seconds until the rollout counts as failed, from its last progress on our clock."""
-        now = asyncio.get_running_loop().time()
-        seconds = int(
-            spec_of(deployment).get("progressDeadlineSeconds") or self._limits.deployment_progress_s
-        )
-        since = self._progress.setdefault(uid_of(deployment), now)
-        return max(since + seconds - now, 0.0)
-
-    def _again(self, key: Key, after_s: float) -> None:
-        timer = self._timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-        if after_s > 0:
-            self._timers[key] = asyncio.get_running_loop().call_later(after_s, self._queue.add, key)
+    async def _create(self, deployment: Obj, revision: Revision) -> None:
+        prefix = f"{name_of(deployment)}-{revision.hash}-"
+        pod = self._control.pod_of(deployment, revision.template, prefix, {HASH_LABEL: revision.hash})
+        await self._control.create(deployment, pod)
 
 
-def _newest_with_pods(rows: list[Obj], pods: Pods) -> str:
-    """The newest template that has pods."""
-    return next((str(r["hash"]) for r in reversed(rows) if pods.by_hash.get(str(r["hash"]))), "")
+def _carries(hashes: set[str], pod: Obj) -> bool:
+    return labels_of(pod).get(HASH_LABEL) in hashes

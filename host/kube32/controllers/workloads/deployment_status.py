@@ -1,110 +1,125 @@
 """A Deployment's status: counts and conditions in Kubernetes' words. Pure but for the time stamps."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from kube32.controllers.objects import Obj, condition, is_true, name_of, now_rfc3339, spec_of, status_of
-from kube32.controllers.workloads.rollout import Pods, bounds
+from kube32.contract.messages import WORKLOAD_CONDITIONS
+from kube32.controllers.objects import Obj, is_true, name_of, spec_of, status_of
+from kube32.controllers.workloads.conditions import Conditions
+from kube32.controllers.workloads.history import History
+from kube32.controllers.workloads.rollout import bounds, replicas_of
+
+HASH_LABEL = "pod-template-hash"
+_NO_DEADLINE = (1 << 31) - 1
+
+
+@dataclass(slots=True)
+class Pods:
+    """A Deployment's pods: those that count by their template's hash, and those on their way out."""
+
+    by_hash: dict[str, list[Obj]] = field(default_factory=dict)
+    going: list[Obj] = field(default_factory=list)
+
+    @property
+    def all(self) -> list[Obj]:
+        """All that count."""
+        return [p for pods in self.by_hash.values() for p in pods]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the status is made of. `available` and `held` are numbers of pods; `failure` is why a create failed."""
+    """What the status is made of. `serving` are pods that are available, or are not for a move alone, by hash."""
 
+    current: str
     pods: Pods
+    serving: Mapping[str, int]
     available: int
-    counted_available: int
-    updated_available: int
-    late: bool
-    failure: str
+    late: bool = False
+    begun: bool = False
+    failure: tuple[str, str] | None = None
 
 
-def make(deployment: Obj, facts: Facts, history: list[Obj]) -> Obj:
-    """The whole status."""
-    pods, replicas = facts.pods, int(spec_of(deployment).get("replicas") or 0)
-    total, updated = len(pods.all), len(pods.new)
+def deadline_of(deployment: Obj) -> int | None:
+    """progressDeadlineSeconds; None: a rollout may take for ever."""
+    seconds = int(spec_of(deployment).get("progressDeadlineSeconds") or _NO_DEADLINE)
+    return None if seconds == _NO_DEADLINE else seconds
+
+
+def make(deployment: Obj, facts: Facts, history: History, *, rolls: bool) -> Obj:
+    """The whole status. `rolls`: this was a step of a rollout, not of a scaling or a pause."""
+    pods, old = facts.pods, status_of(deployment)
+    wanted = sum(r.replicas for r in history.revisions)
     counts = {
-        "replicas": total,
-        "updatedReplicas": updated,
+        "replicas": len(pods.all),
+        "updatedReplicas": len(pods.by_hash.get(facts.current, [])),
         "readyReplicas": sum(is_true(p, "Ready") for p in pods.all),
         "availableReplicas": facts.available,
-        "unavailableReplicas": max(max(total, replicas) - facts.available, 0),
+        "unavailableReplicas": max(wanted - facts.available, 0),
         "terminatingReplicas": len(pods.going),
     }
     status: Obj = {
         "observedGeneration": deployment["metadata"].get("generation", 1),
         **{k: v for k, v in counts.items() if v},
-        "history": history,
     }
-    status["conditions"] = _conditions(deployment, facts, replicas, status)
-    return status
+    conditions = Conditions(old)
+    _say_paused(deployment, conditions)
+    enough = sum(facts.serving.values()) >= replicas_of(deployment) - bounds(deployment)[1]
+    conditions.put("Available", "True" if enough else "False", "available" if enough else "not_available")
+    if rolls:
+        _say_progress(deployment, facts, status, conditions)
+        conditions.drop("ReplicaFailure")
+        if facts.failure is not None:
+            words, cause = facts.failure
+            conditions.put("ReplicaFailure", "True", words, cause=cause)
+    return status | {"conditions": conditions.rows(), "history": history.rows()}
 
 
 def is_complete(deployment: Obj, facts: Facts) -> bool:
-    """Whether the rollout is over: all pods are of the newest template and available."""
-    replicas, pods = int(spec_of(deployment).get("replicas") or 0), facts.pods
-    return len(pods.new) == replicas == len(pods.all) == facts.counted_available and not pods.old
+    """Whether the rollout is over: all pods are of the present template and serve."""
+    new = len(facts.pods.by_hash.get(facts.current, []))
+    serve = sum(facts.serving.values())
+    return new == len(facts.pods.all) == serve == replicas_of(deployment)
 
 
-def has_progressed(deployment: Obj, facts: Facts) -> bool:
+def has_progressed(old: Obj, status: Obj) -> bool:
     """Whether more of the rollout is done than the old status says."""
-    old, pods = status_of(deployment), facts.pods
-    before_old = int(old.get("replicas") or 0) - int(old.get("updatedReplicas") or 0)
-    return (
-        len(pods.new) > int(old.get("updatedReplicas") or 0)
-        or len(pods.old) < before_old
-        or sum(is_true(p, "Ready") for p in pods.all) > int(old.get("readyReplicas") or 0)
-        or facts.available > int(old.get("availableReplicas") or 0)
-    )
+
+    def count(of: Obj, name: str) -> int:
+        return int(of.get(name) or 0)
+
+    left, left_before = (count(s, "replicas") - count(s, "updatedReplicas") for s in (status, old))
+    more = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    return left < left_before or any(count(status, name) > count(old, name) for name in more)
 
 
-def _conditions(deployment: Obj, facts: Facts, replicas: int, status: Obj) -> list[Obj]:
-    _, unavailable = bounds(deployment)
-    enough = facts.counted_available >= replicas - unavailable
-    made = [
-        _condition(
-            deployment,
-            "Available",
-            "True" if enough else "False",
-            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-            f"Deployment {'has' if enough else 'does not have'} minimum availability.",
-        )
-    ]
-    progress = _progress(deployment, facts)
-    if progress is not None:
-        made.append(progress)
-    if facts.failure:
-        made.append(_condition(deployment, "ReplicaFailure", "True", "FailedCreate", facts.failure))
-    return sorted(made, key=lambda c: str(c["type"]))
+def _say_paused(deployment: Obj, conditions: Conditions) -> None:
+    if deadline_of(deployment) is None:
+        return
+    reason = conditions.reason("Progressing")
+    if reason == WORKLOAD_CONDITIONS["late"][0]:
+        return
+    if spec_of(deployment).get("paused"):
+        conditions.put("Progressing", "Unknown", "paused")
+    elif reason == WORKLOAD_CONDITIONS["paused"][0]:
+        conditions.put("Progressing", "Unknown", "resumed")
 
 
-def _progress(deployment: Obj, facts: Facts) -> Obj | None:
-    spec = spec_of(deployment)
-    old = condition(deployment, "Progressing")
-    name = f'ReplicaSet "{name_of(deployment)}-{facts.pods.current}"'
-    if spec.get("paused"):
-        return _condition(deployment, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused")
-    if old is not None and old.get("reason") == "DeploymentPaused":
-        return _condition(deployment, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
+def _say_progress(deployment: Obj, facts: Facts, status: Obj, conditions: Conditions) -> None:
+    if deadline_of(deployment) is None:
+        conditions.drop("Progressing")
+        return
+    name = f"{name_of(deployment)}-{facts.current}"
+    if facts.begun:
+        conditions.put("Progressing", "True", "created", name=name)
+    reason = conditions.reason("Progressing")
+    done = reason == WORKLOAD_CONDITIONS["complete"][0]
+    if done and status.get("replicas") == status.get("updatedReplicas"):
+        return
     if is_complete(deployment, facts):
-        message = f"{name} has successfully progressed."
-        return _condition(deployment, "Progressing", "True", "NewReplicaSetAvailable", message)
-    if has_progressed(deployment, facts) or old is None:
-        made = _condition(deployment, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing.")
-        return {**made, "lastUpdateTime": now_rfc3339()}
-    if facts.late:
-        message = f"{name} has timed out progressing."
-        return _condition(deployment, "Progressing", "False", "ProgressDeadlineExceeded", message)
-    if old.get("reason") == "NewReplicaSetAvailable" and not facts.pods.new:
-        return _condition(deployment, "Progressing", "True", "ReplicaSetUpdated", f"{name} is progressing.")
-    return old
-
-
-def _condition(obj: Obj, kind: str, status: str, reason: str, message: str) -> Obj:
-    """A condition; what does not change keeps its times."""
-    old, now = condition(obj, kind), now_rfc3339()
-    wanted = {"type": kind, "status": status, "reason": reason, "message": message}
-    if old is not None and all(old.get(k) == v for k, v in wanted.items()):
-        return old
-    changed = old is None or old.get("status") != status
-    transition = now if changed or old is None else old.get("lastTransitionTime", now)
-    return {**wanted, "lastUpdateTime": now, "lastTransitionTime": transition}
+        conditions.put("Progressing", "True", "complete", name=name)
+    elif has_progressed(status_of(deployment), status):
+        conditions.put("Progressing", "True", "progressing", always=True, name=name)
+    elif facts.late and not done:
+        conditions.put("Progressing", "False", "late", name=name)
+    elif not reason:
+        conditions.put("Progressing", "True", "found", name=name)

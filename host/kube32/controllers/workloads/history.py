@@ -1,4 +1,10 @@
-"""The templates that a Deployment has had: its status.history, from which ReplicaSets and rollbacks come."""
+"""The templates that a Deployment has had: its status.history, from which ReplicaSets and rollbacks come.
+
+A revision stands for what is a ReplicaSet in Kubernetes: a template and how many pods of it are wanted.
+"""
+
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -9,43 +15,114 @@ REVISION = "deployment.kubernetes.io/revision"
 _CAUSE = "kubernetes.io/change-cause"
 
 
-def recorded(deployment: Obj, current: str, in_use: set[str], limits: Limits) -> list[Obj]:
-    """The history with the present template as its newest; old ones go when there are too many.
+@dataclass(slots=True)
+class Revision:
+    """One template. `desired` and `most` are the Deployment's replicas, without and with surge, at its sizing."""
 
-    Those with pods stay. A template that comes back gets a new number, as Kubernetes does it.
-    """
-    rows: list[Obj] = [dict(r) for r in status_of(deployment).get("history") or []]
-    newest = rows[-1] if rows else None
-    if newest is None or newest.get("hash") != current:
-        known = next((r for r in rows if r.get("hash") == current), None)
-        rows = [r for r in rows if r is not known]
-        number = max((int(r.get("revision") or 0) for r in rows), default=0)
-        if known is not None:
-            number = max(number, int(known.get("revision") or 0))
-        made = known or {
-            "hash": current,
-            "template": spec_of(deployment)["template"],
-            "createdAt": now_rfc3339(),
+    hash: str
+    number: int
+    template: Obj
+    created: str
+    cause: str = ""
+    replicas: int = 0
+    desired: int = 0
+    most: int = 0
+
+    @classmethod
+    def of_row(cls, row: Obj) -> "Revision":
+        """From status.history."""
+        return cls(
+            hash=str(row["hash"]),
+            number=int(row.get("revision") or 0),
+            template=row.get("template") or {},
+            created=str(row.get("createdAt") or ""),
+            cause=str(row.get("changeCause") or ""),
+            replicas=int(row.get("replicas") or 0),
+            desired=int(row.get("desiredReplicas") or 0),
+            most=int(row.get("maxReplicas") or 0),
+        )
+
+    def row(self) -> Obj:
+        """For status.history."""
+        made: dict[str, Any] = {
+            "revision": self.number,
+            "hash": self.hash,
+            "template": self.template,
+            "createdAt": self.created,
         }
-        rows.append({**made, "revision": number + 1})
-    cause = annotation(deployment, _CAUSE)
-    if cause:
-        rows[-1]["changeCause"] = cause
-    return _trimmed(deployment, rows, in_use, limits)
+        more = {
+            "changeCause": self.cause,
+            "replicas": self.replicas,
+            "desiredReplicas": self.desired if self.replicas else 0,
+            "maxReplicas": self.most if self.replicas else 0,
+        }
+        return made | {k: v for k, v in more.items() if v}
+
+    @property
+    def age(self) -> tuple[str, int]:
+        """Sorts revisions, the oldest first."""
+        return self.created, self.number
 
 
-def _trimmed(deployment: Obj, rows: list[Obj], in_use: set[str], limits: Limits) -> list[Obj]:
-    keep = int(spec_of(deployment).get("revisionHistoryLimit", limits.deployment_history))
-    idle = [r for r in rows[:-1] if r["hash"] not in in_use]
-    drop = {r["hash"] for r in idle[: max(len(idle) - keep, 0)]}
-    rows = [r for r in rows if r["hash"] not in drop]
-    for row in [r for r in rows[:-1] if r["hash"] not in in_use]:
-        if len(orjson.dumps(rows)) <= limits.deployment_history_bytes:
-            break
-        rows.remove(row)
-    return rows
+class History:
+    """The revisions of a Deployment, by number; `current` is that of its present template, when it has one."""
 
+    def __init__(self, deployment: Obj, current: str) -> None:
+        rows = status_of(deployment).get("history") or []
+        self.revisions = sorted((Revision.of_row(r) for r in rows), key=lambda r: r.number)
+        self._deployment = deployment
+        self._hash = current
 
-def template_of(rows: list[Obj], wanted: str) -> Obj | None:
-    """The template with a hash."""
-    return next((r["template"] for r in rows if r.get("hash") == wanted), None)
+    @property
+    def current(self) -> Revision | None:
+        """The revision of the present template."""
+        return next((r for r in self.revisions if r.hash == self._hash), None)
+
+    @property
+    def old(self) -> list[Revision]:
+        """The others."""
+        return [r for r in self.revisions if r.hash != self._hash]
+
+    @property
+    def hashes(self) -> set[str]:
+        """All that pods of the Deployment may carry."""
+        return {r.hash for r in self.revisions} | {self._hash}
+
+    def renumber(self) -> None:
+        """A template that came back gets a new number, and the newest follows the change cause."""
+        current = self.current
+        if current is None:
+            return
+        current.number = max([current.number, *(r.number + 1 for r in self.old)])
+        current.cause = annotation(self._deployment, _CAUSE) or ""
+        self.revisions.sort(key=lambda r: r.number)
+
+    def begin(self) -> Revision:
+        """The revision of the present template, made when it is not there."""
+        if self.current is None:
+            number = max((r.number for r in self.revisions), default=0) + 1
+            template = spec_of(self._deployment)["template"]
+            self.revisions.append(Revision(self._hash, number, template, now_rfc3339()))
+        self.renumber()
+        current = self.current
+        assert current is not None
+        return current
+
+    def trim(self, in_use: set[str], limits: Limits) -> None:
+        """Old ones go when there are too many; those with pods, or that are to have some, stay."""
+        keep = spec_of(self._deployment).get("revisionHistoryLimit")
+        keep = limits.deployment_history if keep is None else int(keep)
+        idle = [r for r in self.old if not r.replicas and r.hash not in in_use]
+        too_many = max(len(idle) - keep, 0)
+        gone, idle = idle[:too_many], idle[too_many:]
+        size = sum(len(orjson.dumps(r.row())) for r in self.revisions if r not in gone)
+        for revision in idle:
+            if size <= limits.deployment_history_bytes:
+                break
+            gone.append(revision)
+            size -= len(orjson.dumps(revision.row()))
+        self.revisions = [r for r in self.revisions if r not in gone]
+
+    def rows(self) -> list[Obj]:
+        """For status.history."""
+        return [r.row() for r in self.revisions]

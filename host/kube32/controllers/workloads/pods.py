@@ -1,37 +1,31 @@
-"""What all workloads do with pods: make them from a template, delete them, judge them, order them for deletion."""
+"""What all workloads do with pods: make them from a template, create, delete, adopt and release them."""
 
 import asyncio
 import copy
-from datetime import datetime
+import random
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from kube32.client.api import ApiClient, ApiError
 from kube32.client.events import EventRecorder
-from kube32.contract import NAMES, text
-from kube32.controllers.objects import (
-    Obj,
-    annotation,
-    condition,
-    is_finished,
-    is_true,
-    name_of,
-    node_of,
-    seconds_since,
-    spec_of,
-    status_of,
-    uid_of,
-)
-from kube32.controllers.workloads.owned import OwnedPods, controller_of
+from kube32.client.informer import Key
+from kube32.contract import resource_of
+from kube32.controllers.objects import Obj, is_deleting, name_of, spec_of, uid_of
+from kube32.controllers.workloads.owned import OwnedPods, labels_of
 from kube32.controllers.workloads.selectors import matches
 
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-_PHASES = {"Pending": 0, "Unknown": 1}
+# Names as the API server generates them.
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX = 5
+_PREFIX = 63 - _SUFFIX
+_NAMES = 8
+_BATCH = 32
 
 
-def owner_reference(owner: Obj, kind: str, api_version: str) -> Obj:
+def owner_reference(owner: Obj, kind: str) -> Obj:
     """The reference by which a pod names its controller."""
     return {
-        "apiVersion": api_version,
+        "apiVersion": resource_of(kind).api_version,
         "kind": kind,
         "name": name_of(owner),
         "uid": uid_of(owner),
@@ -40,190 +34,188 @@ def owner_reference(owner: Obj, kind: str, api_version: str) -> Obj:
     }
 
 
-def is_held(pod: Obj) -> bool:
-    """Whether the pod is frozen or moves: it counts as its owner's one pod and is left alone.
-
-    So does one whose restore failed: the Checkpoint controller replaces it (specification, "Moves").
-    """
-    ready = condition(pod, "Ready") or {}
-    return (
-        ready.get("reason") == text("reasons", "frozen")
-        or annotation(pod, NAMES.ann_restore_from) is not None
-    )
-
-
-def is_active(pod: Obj) -> bool:
-    """Whether the pod has not ended for good, or comes back."""
-    return not is_finished(pod) or is_held(pod)
-
-
-class Readiness:
-    """Since when pods are Ready, on a monotonic clock: a wall clock that jumps makes none available sooner."""
-
-    def __init__(self) -> None:
-        self._since: dict[str, float] = {}
-
-    def available(self, pod: Obj, min_ready_s: int) -> tuple[bool, float]:
-        """Whether the pod has been Ready for long enough, and the seconds until it will have been (0: unknown)."""
-        if is_held(pod):
-            return True, 0.0
-        uid = uid_of(pod)
-        if not is_true(pod, "Ready"):
-            self._since.pop(uid, None)
-            return False, 0.0
-        now = asyncio.get_running_loop().time()
-        if uid not in self._since:
-            told = seconds_since(str((condition(pod, "Ready") or {}).get("lastTransitionTime") or ""))
-            self._since[uid] = now - max(told or 0.0, 0.0)
-        left = self._since[uid] + min_ready_s - now
-        return left <= 0, max(left, 0.0)
-
-    def forget(self, pods: set[str]) -> None:
-        """Drops what is known of pods that are not in `pods` (uids)."""
-        for uid in [u for u in self._since if u not in pods]:
-            del self._since[uid]
+def pod_of(owner: Obj, kind: str, template: Obj, prefix: str, labels: dict[str, str]) -> Obj:
+    """A pod from the template, the owner's, with more labels. It has a generateName and no name yet."""
+    metadata = copy.deepcopy(template.get("metadata") or {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": prefix,
+            "namespace": owner["metadata"]["namespace"],
+            "labels": {**(metadata.get("labels") or {}), **labels},
+            **{k: metadata[k] for k in ("annotations", "finalizers") if metadata.get(k)},
+            "ownerReferences": [owner_reference(owner, kind)],
+        },
+        "spec": copy.deepcopy(template.get("spec") or {}),
+    }
 
 
-def deletion_rank(pod: Obj, siblings_on_node: int = 0) -> tuple[Any, ...]:
-    """Pods with a smaller rank are deleted first: as Kubernetes' ReplicaSet controller chooses."""
-    status = status_of(pod)
-    cost = annotation(pod, _DELETION_COST) or "0"
-    restarts = max(
-        (int(s.get("restartCount") or 0) for s in status.get("containerStatuses") or []), default=0
-    )
-    ready = condition(pod, "Ready") or {}
-    # One that moves goes last: it carries state.
-    return (
-        is_held(pod),
-        bool(node_of(pod)),
-        _PHASES.get(str(status.get("phase")), 2),
-        ready.get("status") == "True",
-        int(cost) if cost.lstrip("-").isdigit() else 0,
-        -siblings_on_node,
-        -_stamp(ready.get("lastTransitionTime")),
-        -restarts,
-        -_stamp(pod["metadata"].get("creationTimestamp")),
-        name_of(pod),
-    )
-
-
-def _stamp(value: Any) -> float:
-    try:
-        return datetime.fromisoformat(str(value)).timestamp()
-    except ValueError:
-        return 0.0
-
-
-def in_deletion_order(pods: list[Obj]) -> list[Obj]:
-    """The pods, those that are deleted first in front; more on one node makes each of them earlier."""
-    on_node: dict[str, int] = {}
-    for pod in pods:
-        on_node[node_of(pod)] = on_node.get(node_of(pod), 0) + 1
-    return sorted(pods, key=lambda p: deletion_rank(p, on_node[node_of(p)] if node_of(p) else 0))
+async def in_batches(work: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Does all of it, first 1, then 2, then 4 ... at a time; ends with the first batch in which one fails."""
+    left, size = list(work), 1
+    while left:
+        batch, left = left[:size], left[size:]
+        results = await asyncio.gather(*(one() for one in batch), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        size = min(size * 2, _BATCH)
 
 
 class PodControl:
-    """Creates and deletes the pods of one kind of owner, and tells about it."""
+    """Creates and deletes the pods of owners of one kind. With `tells` the owner gets an event for each."""
 
     def __init__(
-        self, client: ApiClient, owned: OwnedPods, events: EventRecorder, kind: str, api_version: str
+        self, client: ApiClient, owned: OwnedPods, events: EventRecorder, kind: str, *, tells: bool
     ) -> None:
         self._client = client
         self._owned = owned
         self._events = events
         self._kind = kind
-        self._api_version = api_version
+        self._tells = tells
+        # Pods of which it is not known whether they were created: their keys, by owner.
+        self._unsure: dict[str, set[Key]] = {}
 
-    async def create(
-        self, owner: Obj, template: Obj, *, prefix: str, labels: dict[str, str], change: Obj | None = None
-    ) -> Obj:
-        """A pod from the template, with more labels; `change` is merged into it. ApiError is told and raised."""
-        metadata = copy.deepcopy(template.get("metadata") or {})
-        pod: Obj = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "generateName": prefix,
-                "namespace": owner["metadata"]["namespace"],
-                "labels": {**(metadata.get("labels") or {}), **labels},
-                "annotations": metadata.get("annotations") or {},
-                "finalizers": metadata.get("finalizers") or [],
-                "ownerReferences": [owner_reference(owner, self._kind, self._api_version)],
-            },
-            "spec": copy.deepcopy(template.get("spec") or {}),
-        }
-        for key, value in (change or {}).items():
-            pod[key] = _merged(pod.get(key), value)
+    def pod_of(self, owner: Obj, template: Obj, prefix: str, labels: dict[str, str]) -> Obj:
+        """A pod to `create`."""
+        return pod_of(owner, self._kind, template, prefix, labels)
+
+    async def create(self, owner: Obj, pod: Obj) -> Obj:
+        """Creates the pod under a name of our own, so that it is found again should the answer be lost.
+
+        ApiError is told and raised.
+        """
         try:
-            made = await self._client.create("Pod", pod)
+            made = await self._create(owner, pod)
         except ApiError as error:
-            self._events.event(owner, "FailedCreate", cause=error.message)
+            if not is_closing(error):
+                self._events.event(owner, "FailedCreate", cause=error.message)
             raise
         self._owned.created(made)
-        if self._kind != "Deployment":
+        if self._tells:
             self._events.event(owner, "SuccessfulCreate", pod=name_of(made))
         return made
 
+    async def _create(self, owner: Obj, pod: Obj) -> Obj:
+        meta, prefix = pod["metadata"], pod["metadata"]["generateName"][:_PREFIX]
+        unsure = self._unsure.setdefault(uid_of(owner), set())
+        for attempt in range(1, _NAMES + 1):
+            meta["name"] = prefix + "".join(random.choices(_ALPHABET, k=_SUFFIX))
+            key = meta["namespace"], meta["name"]
+            unsure.add(key)
+            try:
+                made = await self._client.create("Pod", pod)
+            except ApiError as error:
+                if error.code < 500:
+                    unsure.discard(key)
+                if error.reason != "AlreadyExists" or attempt == _NAMES:
+                    raise
+            else:
+                unsure.discard(key)
+                return made
+        raise AssertionError("the last attempt returns or raises")
+
+    async def settle(self, owner: Obj) -> None:
+        """Finds out about pods whose creation got no answer."""
+        unsure = self._unsure.pop(uid_of(owner), set())
+        for key in unsure:
+            try:
+                found = await self._client.get("Pod", key[1], key[0])
+            except ApiError as error:
+                if error.code == 404:
+                    continue
+                self._unsure[uid_of(owner)] = unsure
+                raise
+            except OSError:
+                self._unsure[uid_of(owner)] = unsure
+                raise
+            self._owned.created(found)
+
+    def forget(self, owner: Obj) -> None:
+        """The owner is gone."""
+        self._unsure.pop(uid_of(owner), None)
+
     async def delete(self, owner: Obj, pod: Obj) -> None:
-        """Deletes the pod, if it is still that one."""
+        """Deletes the pod. One that was replaced meanwhile is left alone: the watch brings it here again."""
         meta = pod["metadata"]
         try:
             await self._client.delete("Pod", meta["name"], meta["namespace"], uid=meta["uid"])
         except ApiError as error:
-            if error.code not in (404, 409):
+            if error.code == 409:
+                return
+            if error.code != 404:
+                self._events.event(owner, "FailedDelete", cause=error.message)
                 raise
         self._owned.deleted(pod)
-        if self._kind != "Deployment":
+        if self._tells:
             self._events.event(owner, "SuccessfulDelete", pod=name_of(pod))
 
-    async def release(self, pod: Obj, owner: Obj) -> None:
-        """The pod is not the owner's any more."""
-        left = [o for o in pod["metadata"].get("ownerReferences") or [] if o.get("uid") != uid_of(owner)]
-        await self._own(pod, left)
+    async def claim(self, owner: Obj, fits: Callable[[Obj], bool]) -> list[Obj]:
+        """The owner's pods, after those that do not fit it any more were let go and strays that do were taken.
 
-    async def adopt(self, pod: Obj, owner: Obj) -> None:
-        """The pod, which has no controller, becomes the owner's."""
+        A pod fits when its labels match the owner's selector and `fits` is true of it.
+        """
+        selector: Obj = spec_of(owner).get("selector") or {}
+        kept = []
+        for pod in self._owned.of(owner):
+            if self._owned.is_going(pod) or (matches(selector, labels_of(pod)) and fits(pod)):
+                kept.append(pod)
+            else:
+                await self._release(pod, owner)
+        wanted = [
+            pod
+            for pod in self._owned.strays(owner["metadata"]["namespace"])
+            if matches(selector, labels_of(pod)) and fits(pod)
+        ]
+        if wanted and await self._is_there(owner):
+            for pod in wanted:
+                adopted = await self._adopt(pod, owner)
+                if adopted is not None:
+                    kept.append(adopted)
+        return kept
+
+    async def _is_there(self, owner: Obj) -> bool:
+        """Looks past the watch: an owner that is gone must not take pods that somebody wanted to keep."""
+        meta = owner["metadata"]
+        try:
+            found = await self._client.get(self._kind, meta["name"], meta["namespace"])
+        except ApiError as error:
+            if error.code == 404:
+                return False
+            raise
+        return uid_of(found) == uid_of(owner) and not is_deleting(found)
+
+    async def _release(self, pod: Obj, owner: Obj) -> None:
+        references = [o for o in pod["metadata"].get("ownerReferences") or [] if o.get("uid") != uid_of(owner)]
+        await self._own(pod, references)
+
+    async def _adopt(self, pod: Obj, owner: Obj) -> Obj | None:
         references = pod["metadata"].get("ownerReferences") or []
-        await self._own(pod, [*references, owner_reference(owner, self._kind, self._api_version)])
+        adopted = await self._own(pod, [*references, owner_reference(owner, self._kind)])
+        if adopted is not None:
+            self._owned.created(adopted)
+        return adopted
 
-    async def _own(self, pod: Obj, references: list[Obj]) -> None:
+    async def _own(self, pod: Obj, references: list[Obj]) -> Obj | None:
+        """Writes the pod's owners, unless it has changed meanwhile."""
         meta = pod["metadata"]
-        patch: Obj = {
+        patch: dict[str, Any] = {
             "metadata": {
                 "uid": meta["uid"],
                 "resourceVersion": meta["resourceVersion"],
-                "ownerReferences": references,
+                "ownerReferences": references or None,
             }
         }
         try:
-            await self._client.patch("Pod", meta["name"], patch, meta["namespace"])
+            return await self._client.patch("Pod", meta["name"], patch, meta["namespace"])
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
-
-    async def claim(self, owner: Obj, hashes: set[str] | None, label: str) -> list[Obj]:
-        """The owner's pods after those that no longer fit its selector are let go and orphans that fit taken.
-
-        With `hashes` an orphan must carry one of them in `label`.
-        """
-        selector, kept = spec_of(owner).get("selector") or {}, []
-        if not selector:
-            return self._owned.of(owner)
-        for pod in self._owned.of(owner):
-            labels = pod["metadata"].get("labels") or {}
-            if matches(selector, labels) or self._owned.is_going(pod):
-                kept.append(pod)
-            else:
-                await self.release(pod, owner)
-        for pod in self._owned.orphans(owner["metadata"]["namespace"]):
-            labels = pod["metadata"].get("labels") or {}
-            known = hashes is None or labels.get(label) in hashes
-            if known and matches(selector, labels) and is_active(pod) and controller_of(pod) is None:
-                await self.adopt(pod, owner)
-        return kept
+            return None
 
 
-def _merged(one: Any, other: Any) -> Any:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return {**one, **{k: _merged(one.get(k), v) for k, v in other.items()}}
-    return other
+def is_closing(error: ApiError) -> bool:
+    """Whether the namespace is being deleted: nothing is created there, and that is no failure."""
+    causes = (error.body.get("details") or {}).get("causes") or []
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

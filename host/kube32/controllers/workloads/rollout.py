@@ -1,54 +1,41 @@
-"""How a Deployment gets from the pods it has to those it wants: pure, one step at a time (Kubernetes' rules)."""
+"""How large each revision of a Deployment is to be: Kubernetes' rules for rolling updates and scaling. Pure.
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+Sizes are changed in place; the pods follow them.
+"""
+
+from collections.abc import Mapping
 
 from kube32.controllers.objects import Obj, spec_of
-from kube32.controllers.workloads.pods import in_deletion_order, is_held
+from kube32.controllers.workloads.history import Revision
 
 _DEFAULT = "25%"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What to do now: how many pods to create, of which template (its hash), and which to delete."""
-
-    create: int = 0
-    create_hash: str = ""
-    delete: tuple[Obj, ...] = ()
+def replicas_of(deployment: Obj) -> int:
+    """How many pods it wants."""
+    found = spec_of(deployment).get("replicas")
+    return 1 if found is None else int(found)
 
 
-@dataclass(slots=True)
-class Pods:
-    """A Deployment's pods that count, by template hash. `going` are being deleted."""
+def is_rolling(deployment: Obj) -> bool:
+    """Whether pods are replaced some at a time."""
+    return (spec_of(deployment).get("strategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
 
-    current: str
-    by_hash: dict[str, list[Obj]] = field(default_factory=dict)
-    going: list[Obj] = field(default_factory=list)
 
-    @property
-    def new(self) -> list[Obj]:
-        """Pods of the newest template."""
-        return self.by_hash.get(self.current, [])
-
-    @property
-    def old(self) -> list[Obj]:
-        """Pods of earlier templates."""
-        return [p for h, pods in self.by_hash.items() if h != self.current for p in pods]
-
-    @property
-    def all(self) -> list[Obj]:
-        """All that count."""
-        return [p for pods in self.by_hash.values() for p in pods]
+def resolve(value: int | str | None, total: int, *, up: bool) -> int:
+    """A number, or a percentage of `total`."""
+    if isinstance(value, int):
+        return value
+    percent = int(str(value or "0").removesuffix("%"))
+    return -(-total * percent // 100) if up else total * percent // 100
 
 
 def bounds(deployment: Obj) -> tuple[int, int]:
     """(maxSurge, maxUnavailable) as numbers: surge rounds up, unavailable down; both 0 makes one unavailable."""
-    spec = spec_of(deployment)
-    replicas, strategy = int(spec.get("replicas") or 0), spec.get("strategy") or {}
-    if strategy.get("type") == "Recreate":
+    replicas = replicas_of(deployment)
+    if not is_rolling(deployment) or not replicas:
         return 0, 0
-    rolling = strategy.get("rollingUpdate") or {}
+    rolling = (spec_of(deployment).get("strategy") or {}).get("rollingUpdate") or {}
     surge = resolve(rolling.get("maxSurge", _DEFAULT), replicas, up=True)
     unavailable = resolve(rolling.get("maxUnavailable", _DEFAULT), replicas, up=False)
     if surge == 0 and unavailable == 0:
@@ -56,55 +43,130 @@ def bounds(deployment: Obj) -> tuple[int, int]:
     return surge, min(unavailable, replicas)
 
 
-def resolve(value: int | str, total: int, *, up: bool) -> int:
-    """A number, or a percentage of `total`."""
-    if isinstance(value, int):
-        return value
-    percent = int(value.removesuffix("%"))
-    return -(-total * percent // 100) if up else total * percent // 100
+def _size(deployment: Obj, revision: Revision, size: int) -> None:
+    revision.replicas = max(size, 0)
+    mark(deployment, revision)
 
 
-def next_step(
-    deployment: Obj, pods: Pods, available: Callable[[Obj], bool], newest_known: Callable[[], str]
-) -> Step:
-    """What to do now. `available` judges a pod; `newest_known` is the newest template that has pods."""
-    spec = spec_of(deployment)
-    replicas = int(spec.get("replicas") or 0)
-    if spec.get("paused"):
-        return _scale_only(replicas, pods, newest_known)
-    if not pods.old:
-        return _towards(replicas, pods.new, pods.current)
-    if (spec.get("strategy") or {}).get("type") == "Recreate":
-        return Step(delete=tuple(p for p in pods.old if not is_held(p)))
-    return _rolling(deployment, replicas, pods, available)
+def mark(deployment: Obj, revision: Revision) -> None:
+    """Notes for which number of replicas the revision was sized, so that a later scaling is recognised."""
+    revision.desired = replicas_of(deployment)
+    revision.most = revision.desired + bounds(deployment)[0]
 
 
-def _towards(replicas: int, pods: list[Obj], wanted_hash: str) -> Step:
-    if len(pods) < replicas:
-        return Step(create=replicas - len(pods), create_hash=wanted_hash)
-    return Step(delete=tuple(in_deletion_order(pods)[: len(pods) - replicas]))
+def was_scaled(deployment: Obj, revisions: list[Revision]) -> bool:
+    """Whether the Deployment's replicas have changed since its revisions were sized."""
+    return any(r.replicas and r.desired != replicas_of(deployment) for r in revisions)
 
 
-def _scale_only(replicas: int, pods: Pods, newest_known: Callable[[], str]) -> Step:
-    """A paused Deployment changes its size and nothing else."""
-    found = pods.all
-    if len(found) < replicas:
-        return Step(create=replicas - len(found), create_hash=newest_known() or pods.current)
-    first_old = [*in_deletion_order(pods.old), *in_deletion_order(pods.new)]
-    return Step(delete=tuple(first_old[: len(found) - replicas]))
+# --- scaling, while a rollout is under way or paused too ---
 
 
-def _rolling(deployment: Obj, replicas: int, pods: Pods, available: Callable[[Obj], bool]) -> Step:
-    surge, unavailable = bounds(deployment)
-    total, new = len(pods.all), pods.new
-    create = max(min(replicas + surge - total, replicas - len(new)), 0)
-    extra = in_deletion_order(new)[: max(len(new) - replicas, 0)]
-    least = replicas - unavailable
-    new_unavailable = sum(not available(p) for p in new)
-    may_go = max(total - least - new_unavailable, 0)
+def scale(
+    deployment: Obj, current: Revision | None, old: list[Revision], available: Mapping[str, int]
+) -> None:
+    """Changes the whole to the Deployment's replicas, whatever its rollout has come to."""
+    replicas = replicas_of(deployment)
+    active = [r for r in [*old, *([current] if current else [])] if r.replicas]
+    if len(active) <= 1:
+        newest = current or max(old, key=lambda r: r.age, default=None)
+        only = active[0] if active else newest
+        if only is not None:
+            _size(deployment, only, replicas)
+        return
+    if current is not None and current.replicas == replicas == available.get(current.hash, 0):
+        for revision in old:
+            _size(deployment, revision, 0)
+        mark(deployment, current)
+        return
+    if is_rolling(deployment):
+        _scale_in_proportion(deployment, active)
+    else:
+        for revision in active:
+            mark(deployment, revision)
+
+
+def _scale_in_proportion(deployment: Obj, active: list[Revision]) -> None:
+    replicas = replicas_of(deployment)
+    allowed = replicas + bounds(deployment)[0] if replicas else 0
+    missing = allowed - sum(r.replicas for r in active)
+    # What is added goes to the largest and newest first, what is taken comes from the largest and oldest.
+    active = sorted(active, key=lambda r: r.age, reverse=missing > 0)
+    active.sort(key=lambda r: r.replicas, reverse=True)
+    sizes, moved = [], 0
+    for revision in active:
+        share = _share(revision, allowed, missing, moved) if missing else 0
+        sizes.append(revision.replicas + share)
+        moved += share
+    if sizes:
+        sizes[0] += missing - moved
+    for revision, size in zip(active, sizes, strict=True):
+        _size(deployment, revision, size)
+
+
+def _share(revision: Revision, allowed: int, missing: int, moved: int) -> int:
+    left = missing - moved
+    if not left:
+        return 0
+    base = revision.most or allowed
+    fraction = (round(revision.replicas * allowed / base) if base else 0) - revision.replicas
+    return min(fraction, left) if missing > 0 else max(fraction, left)
+
+
+# --- rollouts ---
+
+
+def roll(deployment: Obj, current: Revision, old: list[Revision], available: Mapping[str, int]) -> None:
+    """A step of a RollingUpdate: first the new revision grows, then the old ones shrink."""
+    if not _grow(deployment, current, old):
+        _shrink(deployment, current, old, available)
+
+
+def _grow(deployment: Obj, current: Revision, old: list[Revision]) -> bool:
+    replicas = replicas_of(deployment)
+    if current.replicas > replicas:
+        _size(deployment, current, replicas)
+        return True
+    total = current.replicas + sum(r.replicas for r in old)
+    room = replicas + bounds(deployment)[0] - total
+    more = min(room, replicas - current.replicas)
+    if more <= 0:
+        return False
+    _size(deployment, current, current.replicas + more)
+    return True
+
+
+def _shrink(deployment: Obj, current: Revision, old: list[Revision], available: Mapping[str, int]) -> None:
+    replicas = replicas_of(deployment)
+    least = replicas - bounds(deployment)[1]
+    total = current.replicas + sum(r.replicas for r in old)
+    new_unavailable = max(current.replicas - available.get(current.hash, 0), 0)
+    may_go = total - least - new_unavailable
+    if may_go <= 0:
+        return
     # Old pods that serve nobody go first; then as many that do as the rest can spare.
-    broken = [p for p in in_deletion_order(pods.old) if not available(p)][:may_go]
-    serving = [p for p in in_deletion_order(pods.old) if available(p)]
-    spare = sum(available(p) for p in pods.all) - least
-    rest = serving[: max(min(spare, may_go - len(broken)), 0)]
-    return Step(create, pods.current, (*extra, *broken, *rest))
+    oldest_first = sorted(old, key=lambda r: r.age)
+    for revision in oldest_first:
+        broken = min(max(revision.replicas - available.get(revision.hash, 0), 0), may_go)
+        if broken:
+            _size(deployment, revision, revision.replicas - broken)
+            may_go -= broken
+    spare = sum(available.get(r.hash, 0) for r in [current, *old]) - least
+    for revision in oldest_first:
+        rest = min(revision.replicas, spare)
+        if rest > 0:
+            _size(deployment, revision, revision.replicas - rest)
+            spare -= rest
+
+
+def recreate(deployment: Obj, current: Revision | None, old: list[Revision], *, old_pods: bool) -> bool:
+    """A step of Recreate; whether the new revision may begin: all that is old is gone (`old_pods`: not yet)."""
+    shrinks = any(r.replicas for r in old)
+    for revision in old:
+        if revision.replicas:
+            _size(deployment, revision, 0)
+    if shrinks or old_pods:
+        return False
+    if current is not None:
+        _size(deployment, current, replicas_of(deployment))
+    return True

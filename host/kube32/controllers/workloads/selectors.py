@@ -1,6 +1,13 @@
 """Label selectors of workloads (matchLabels and matchExpressions)."""
 
-from kube32.controllers.objects import Obj
+from kube32.controllers.objects import Obj, spec_of
+
+
+def selects(owner: Obj, pod: Obj) -> bool:
+    """Whether the owner, of the pod's namespace, selects the pod."""
+    meta = pod["metadata"]
+    same = owner["metadata"].get("namespace") == meta.get("namespace")
+    return same and matches(spec_of(owner).get("selector") or {}, meta.get("labels") or {})
 
 
 def matches(selector: Obj, labels: dict[str, str]) -> bool:

@@ -1,76 +1,98 @@
-"""What clients may leave out: the defaults of kube-apiserver, where Kube32 has the field, and Checkpoint's
-own.
-"""
+"""What pods and pod templates may leave out."""
 
-import base64
 from typing import Any
 
-from kube32.contract import LIMITS, NAMES, Resource
+from kube32.api.admission.defaults.values import fill
+from kube32.contract import LIMITS, NAMES
 
 Object = dict[str, Any]
 _EVICTING_TAINTS = (NAMES.taint_not_ready, NAMES.taint_unreachable)
-_NAME_LABEL = "kubernetes.io/metadata.name"
 _FILE_MODE = 0o644
 _FILE_VOLUMES = ("configMap", "secret", "downwardAPI", "projected")
 _QOS_RESOURCES = ("cpu", "memory")
 
 
-def default(resource: Resource, obj: Object) -> None:
-    """Fills in an object, in place, that check_fields has decoded. Doing it again changes nothing."""
-    filler = _FILLERS.get(resource.kind)
-    if filler is not None:
-        filler(obj)
-
-
-def _pod(obj: Object) -> None:
+def pod(obj: Object) -> None:
+    """A Pod."""
     spec: Object = obj.setdefault("spec", {})
-    _set(
-        spec,
-        restartPolicy="Always",
-        terminationGracePeriodSeconds=LIMITS.pod_termination_grace_s,
-        dnsPolicy="ClusterFirst",
-        schedulerName=NAMES.scheduler_name,
-        enableServiceLinks=True,
-    )
-    spec.setdefault("securityContext", {})
-    for container in spec.get("containers", ()):
-        _container(container)
-    for volume in spec.get("volumes", ()):
-        _volume(volume)
+    pod_spec(spec)
+    admitted(spec)
+    for container in containers_of(spec):
+        _requests(container)
     _tolerations(spec)
     status = obj.setdefault("status", {})
     status.setdefault("phase", "Pending")
     status["qosClass"] = qos_class(obj)
 
 
-def _set(target: Object, **values: Any) -> None:
-    """Sets what is not there; an empty text counts as not there."""
-    for key, value in values.items():
-        if target.get(key) in (None, ""):
-            target[key] = value
+def admitted(spec: Object) -> None:
+    """What Kubernetes' admission gives a new pod, and what its spec may not be changed in afterwards."""
+    fill(
+        spec,
+        enableServiceLinks=True,
+        serviceAccountName=spec.get("serviceAccount") or NAMES.service_account,
+        priority=0,
+        preemptionPolicy="PreemptLowerPriority",
+    )
+    spec["serviceAccount"] = spec["serviceAccountName"]
+
+
+def template(obj: Object) -> None:
+    """A pod template: what a pod gets only when it is created is left out, as in Kubernetes."""
+    spec: Object = obj.setdefault("spec", {})
+    pod_spec(spec)
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+
+
+def containers_of(spec: Object) -> list[Object]:
+    """The init containers and the containers."""
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+
+
+def pod_spec(spec: Object) -> None:
+    """What a pod and a template have in common."""
+    fill(
+        spec,
+        restartPolicy="Always",
+        terminationGracePeriodSeconds=LIMITS.pod_termination_grace_s,
+        dnsPolicy="ClusterFirst",
+        schedulerName=NAMES.scheduler_name,
+    )
+    spec.setdefault("securityContext", {})
+    for container in containers_of(spec):
+        _container(container)
+    for volume in spec.get("volumes", ()):
+        _volume(volume)
 
 
 def _container(container: Object) -> None:
-    _set(
+    fill(
         container,
         imagePullPolicy="IfNotPresent",
         terminationMessagePath="/dev/termination-log",
         terminationMessagePolicy="File",
     )
-    resources: Object = container.setdefault("resources", {})
+    container.setdefault("resources", {})
+    for port in container.get("ports", ()):
+        fill(port, protocol="TCP")
+    for env in container.get("env", ()):
+        reference = (env.get("valueFrom") or {}).get("fieldRef")
+        if reference is not None:
+            fill(reference, apiVersion="v1")
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container:
+            _probe(container[probe])
+
+
+def _requests(container: Object) -> None:
+    """What limits name and requests do not is requested."""
+    resources: Object = container["resources"]
     if resources.get("limits"):
         requests = resources.setdefault("requests", {})
         for name, value in resources["limits"].items():
             requests.setdefault(name, value)
-    for port in container.get("ports", ()):
-        _set(port, protocol="TCP")
-    for env in container.get("env", ()):
-        reference = (env.get("valueFrom") or {}).get("fieldRef")
-        if reference is not None:
-            _set(reference, apiVersion="v1")
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if probe in container:
-            _probe(container[probe])
 
 
 def _probe(probe: Object) -> None:
@@ -82,7 +104,7 @@ def _probe(probe: Object) -> None:
     ):
         probe[key] = probe.get(key) or value
     if "httpGet" in probe:
-        _set(probe["httpGet"], path="/", scheme="HTTP")
+        fill(probe["httpGet"], path="/", scheme="HTTP")
     if "grpc" in probe:
         probe["grpc"].setdefault("service", "")
 
@@ -95,6 +117,20 @@ def _volume(volume: Object) -> None:
             volume[kind].setdefault("defaultMode", _FILE_MODE)
     if "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
+    _field_items(volume.get("downwardAPI"))
+    for source in (volume.get("projected") or {}).get("sources") or ():
+        _field_items(source.get("downwardAPI"))
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", LIMITS.token_seconds)
+    claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+    if claim is not None:
+        fill(claim.setdefault("spec", {}), volumeMode="Filesystem")
+
+
+def _field_items(source: Object | None) -> None:
+    for item in (source or {}).get("items") or ():
+        if "fieldRef" in item:
+            fill(item["fieldRef"], apiVersion="v1")
 
 
 def _tolerations(spec: Object) -> None:
@@ -122,12 +158,8 @@ def _tolerates(toleration: Object, key: str) -> bool:
 
 def qos_class(pod: Object) -> str:
     """Guaranteed, Burstable or BestEffort, from the containers' cpu and memory."""
-    containers: list[Object] = pod.get("spec", {}).get("containers", [])
-    resources = [c.get("resources") or {} for c in containers]
-    requests = [
-        {k: v for k, v in (r.get("requests") or {}).items() if k in _QOS_RESOURCES} for r in resources
-    ]
-    limits = [{k: v for k, v in (r.get("limits") or {}).items() if k in _QOS_RESOURCES} for r in resources]
+    resources = [c.get("resources") or {} for c in containers_of(pod.get("spec") or {})]
+    requests, limits = ([_of_qos(r, part) for r in resources] for part in ("requests", "limits"))
     if not any(requests) and not any(limits):
         return "BestEffort"
     guaranteed = all(len(cap) == len(_QOS_RESOURCES) for cap in limits) and requests == limits
@@ -136,46 +168,3 @@ def qos_class(pod: Object) -> str:
 
 def _of_qos(resources: Object, part: str) -> Object:
     return {k: v for k, v in (resources.get(part) or {}).items() if k in _QOS_RESOURCES}
-
-
-def _secret(obj: Object) -> None:
-    _set(obj, type="Opaque")
-    written = obj.pop("stringData", None)
-    if written:
-        data = obj.setdefault("data", {})
-        for key, value in written.items():
-            data[key] = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode("ascii")
-
-
-def _namespace(obj: Object) -> None:
-    meta: Object = obj.setdefault("metadata", {})
-    if meta.get("name"):
-        meta.setdefault("labels", {})[_NAME_LABEL] = meta["name"]
-    spec: Object = obj.setdefault("spec", {})
-    status: Object = obj.setdefault("status", {})
-    if not meta.get("deletionTimestamp"):
-        spec.setdefault("finalizers", [NAMES.finalizer_namespace])
-    status.setdefault("phase", "Active")
-
-
-def _checkpoint(obj: Object) -> None:
-    _set(obj.setdefault("spec", {}), action="Save")
-    obj.setdefault("status", {}).setdefault("phase", "Pending")
-
-
-def _module(obj: Object) -> None:
-    obj.setdefault("spec", {})
-
-
-def _event(obj: Object) -> None:
-    obj.setdefault("source", {})
-
-
-_FILLERS = {
-    "Pod": _pod,
-    "Secret": _secret,
-    "Namespace": _namespace,
-    "Checkpoint": _checkpoint,
-    "Module": _module,
-    "Event": _event,
-}

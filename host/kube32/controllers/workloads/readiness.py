@@ -1,0 +1,42 @@
+"""Since when pods are Ready, on a monotonic clock: a wall clock that jumps makes none available sooner."""
+
+import asyncio
+
+from kube32.controllers.objects import Obj, condition, is_true, seconds_since, uid_of
+from kube32.controllers.workloads.held import Held
+
+
+class Readiness:
+    """Judges pods. A pod keeps its time over a move, which gives it another uid."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._since: dict[str, float] = {}
+
+    def available(self, pod: Obj, min_ready_s: int) -> bool:
+        """Whether the pod has been Ready for long enough, or is not only because it moves."""
+        return self.left(pod, min_ready_s) == 0
+
+    def left(self, pod: Obj, min_ready_s: int) -> float | None:
+        """Seconds until the pod will be available, 0 when it is; None: that depends on more than time."""
+        uid = uid_of(pod)
+        if not is_true(pod, "Ready"):
+            if self._held.serves_again(pod):
+                return 0
+            self._since.pop(uid, None)
+            return None
+        now = asyncio.get_running_loop().time()
+        if uid not in self._since:
+            told = seconds_since(str((condition(pod, "Ready") or {}).get("lastTransitionTime") or ""))
+            self._since[uid] = now - max(told or 0.0, 0.0)
+        return max(self._since[uid] + min_ready_s - now, 0.0)
+
+    def carry(self, old: Obj, new: Obj) -> None:
+        """The one-write replacement: `new` is `old` on another node."""
+        since = self._since.pop(uid_of(old), None)
+        if since is not None:
+            self._since[uid_of(new)] = since
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._since.pop(uid, None)
