@@ -202,6 +202,7 @@ def test_custom_objects_are_deleted_and_waited_for_like_any_others(
 
 
 def test_a_taint_evicts_the_pods_that_do_not_tolerate_it(cluster: SimCluster, kubectl: Kubectl) -> None:
+    cluster.cli("push", "examples/counter/counter.wasm", "--name", "counter")
     for name, tolerations in (("leaves", []), ("stays", [{"key": "fire", "operator": "Exists"}])):
         spec = {
             "nodeSelector": {"zone": "b"},
@@ -210,7 +211,6 @@ def test_a_taint_evicts_the_pods_that_do_not_tolerate_it(cluster: SimCluster, ku
             "containers": [{"name": "m", "image": "wasm://counter"}],
         }
         kubectl.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-    cluster.cli("push", "examples/counter/counter.wasm", "--name", "counter")
     kubectl("wait", "--for=condition=Ready", "pod/leaves", "pod/stays", "--timeout=30s")
     cluster.kubectl("taint", "nodes", "node-b", "fire=yes:NoExecute")
     try:

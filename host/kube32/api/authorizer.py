@@ -15,6 +15,7 @@ from kube32.api.rbac.rules import Attributes
 from kube32.api.routes import RequestInfo
 from kube32.api.status import ApiFailure, forbidden, forbidden_because, forbidden_path
 from kube32.contract import NAMES, RESOURCES, Resource, resource_of
+from kube32.formats.pins import is_pin, pins
 from kube32.store import Store
 
 _CHANGES = ("get", "update", "patch")
@@ -327,9 +328,9 @@ def _pod_fault(
         return None if is_bound(new, node) else f'node "{node}" is not allowed to bind pods'
     if _without_pin(old) != _without_pin(new):
         return f'node "{node}" may change nothing of a pod but the annotation {NAMES.ann_wasm_sha256}'
-    pinned = _annotations(old).get(NAMES.ann_wasm_sha256)
-    if pinned is not None and _annotations(new).get(NAMES.ann_wasm_sha256) != pinned:
-        return f'node "{node}" is not allowed to change the annotation {NAMES.ann_wasm_sha256} once it is set'
+    for name, pinned in pins(_annotations(old)).items():
+        if _annotations(new).get(name) != pinned:
+            return f'node "{node}" is not allowed to change the annotation {name} once it is set'
     return None
 
 
@@ -341,5 +342,5 @@ def _without_pin(pod: dict[str, Any]) -> dict[str, Any]:
     metadata = dict(pod.get("metadata") or {})
     for name in ("resourceVersion", "managedFields", "generation"):
         metadata.pop(name, None)
-    metadata["annotations"] = {k: v for k, v in _annotations(pod).items() if k != NAMES.ann_wasm_sha256}
+    metadata["annotations"] = {k: v for k, v in _annotations(pod).items() if not is_pin(k)}
     return {**pod, "metadata": metadata}

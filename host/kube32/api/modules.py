@@ -30,7 +30,8 @@ from kube32.api.status import (
     too_large,
     unprocessable,
 )
-from kube32.contract import K32S, NAMES, Limits, resource_of, text
+from kube32.contract import K32S, Limits, resource_of, text
+from kube32.formats.pins import pins
 from kube32.formats.wasm_module import ModuleInfo, ModuleRefused, parse_module
 from kube32.store import Change, Entry, NotFound, Store
 
@@ -267,6 +268,6 @@ def _newest(entry: Entry) -> str | None:
 
 
 def _digests_named(entry: Entry) -> list[str]:
-    """The digest that a pod names, as a list of one or none."""
-    digest = (entry.obj["metadata"].get("annotations") or {}).get(NAMES.ann_wasm_sha256)
-    return [digest] if isinstance(digest, str) and _DIGEST.fullmatch(digest) else []
+    """The digests that a pod names."""
+    named = pins(entry.obj["metadata"].get("annotations") or {}).values()
+    return [digest for digest in named if isinstance(digest, str) and _DIGEST.fullmatch(digest)]

@@ -104,6 +104,8 @@ def _shape(shape: schemas.Shape, todo: list[str], made: Object) -> Object:
     required = [f.name for f in shape.fields.values() if f.required]
     if required:
         schema["required"] = required
+    if shape.atomic:
+        schema["x-kubernetes-map-type"] = "atomic"
     marks = _gvk_marks().get(shape.full_name)
     if marks:
         schema["x-kubernetes-group-version-kind"] = marks
@@ -116,6 +118,8 @@ def _field(field: schemas.Field, todo: list[str], made: Object) -> Object:
         schema["enum"] = list(field.enum)
     if field.type.kind == "list":
         schema.update(_list_marks(field))
+    elif field.atomic:
+        schema["x-kubernetes-map-type"] = "atomic"
     return schema
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 from kube32.api import admission, bodies, crud, patch
+from kube32.api.apply import handle as apply_handle
+from kube32.api.apply import managed
 from kube32.api.custom.columns import columns_of
 from kube32.api.custom.resource import CustomResource, Names, ScalePaths
 from kube32.api.http import Response
@@ -122,6 +124,8 @@ async def _put(call: crud.Call) -> Entry:
 
 async def _patch(call: crud.Call) -> Entry:
     media = bodies.media_type(call.request)
+    if media == patch.APPLY_PATCHES[0] and managed.is_offered(call.limits):
+        return await apply_handle.handle_scale(call, KIND, API_VERSION, _paths(call.resource).spec_replicas)
     offered = (patch.JSON_PATCH, patch.MERGE_PATCH, patch.STRATEGIC_PATCH)
     if media not in (offered if call.resource.builtin else offered[:2]):
         raise unsupported_media(text("custom", "strategic_patch"))

@@ -24,8 +24,9 @@ from kube32.controllers.routes.controller import RoutesController
 from kube32.controllers.scheduler import Scheduler
 from kube32.controllers.served import ServedKinds
 from kube32.controllers.taint_eviction import TaintEviction
-from kube32.controllers.workloads.daemonset import DaemonSetController
+from kube32.controllers.workloads.daemon_set import DaemonSetController
 from kube32.controllers.workloads.deployment import DeploymentController
+from kube32.controllers.workloads.held import Held
 from kube32.controllers.workloads.job import JobController
 
 _LOG = logging.getLogger(__name__)
@@ -111,13 +112,14 @@ class Controllers:
     def _workloads(self, watches: dict[str, Informer]) -> list[_Controller]:
         """The controllers that own pods."""
         client, pods, limits = self._client, watches["Pod"], self._limits
+        held = Held(watches["Checkpoint"])
         deployments = self._recorder(NAMES.event_component_deployments)
-        daemonsets = self._recorder(NAMES.event_component_daemonsets)
+        daemons = self._recorder(NAMES.event_component_daemonsets)
         jobs = self._recorder(NAMES.event_component_jobs)
         return [
-            DeploymentController(client, watches["Deployment"], pods, limits, deployments),
-            DaemonSetController(client, watches["DaemonSet"], pods, watches["Node"], limits, daemonsets),
-            JobController(client, watches["Job"], pods, limits, jobs),
+            DeploymentController(client, watches["Deployment"], pods, held, limits, deployments),
+            DaemonSetController(client, watches["DaemonSet"], pods, watches["Node"], held, limits, daemons),
+            JobController(client, watches["Job"], pods, held, limits, jobs),
         ]
 
     def _routes(self, watches: dict[str, Informer]) -> _Controller:

@@ -227,6 +227,13 @@ async def test_deep_bodies_are_refused(apply: Any) -> None:
     assert (await apply(MAP, body + b"}}")).status == 400
 
 
+async def test_what_can_never_be_stored_is_refused_before_it_is_looked_at(apply: Any) -> None:
+    data = {f"k{number}": "1" for number in range(100_000)}
+    refused = await apply(MAP, config_map(data=data))
+    assert refused.status == 413
+    assert 'configmaps "a" is too large: the object has' in refused.message
+
+
 async def test_keys_that_stand_twice_are_refused_or_warned_of(apply: Any) -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  k: '1'\n  k: '2'\n"
     strict = await apply(MAP, body, "me", "&fieldValidation=Strict")
@@ -285,6 +292,23 @@ async def test_an_apply_to_status_changes_and_owns_status_only(api: Any, apply: 
 async def test_the_status_in_an_apply_of_the_object_is_left_out(apply: Any) -> None:
     made = (await apply(DEPLOYMENT, {**deployment(MAIN), "status": {"replicas": 9}})).json
     assert "replicas" not in made.get("status", {}) and "f:status" not in owners(made)["me"]
+
+
+async def test_an_apply_of_a_scale_owns_the_replicas(apply: Any) -> None:
+    await apply(DEPLOYMENT, deployment(MAIN))
+    scale = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 4},
+    }
+    made = await apply(f"{DEPLOYMENT}/scale", scale, "scaler")
+    assert (made.status, made.json["kind"], made.json["spec"]) == (200, "Scale", {"replicas": 4})
+    obj = (await apply(DEPLOYMENT, deployment(MAIN))).json
+    assert owners(obj)["scaler/scale"] == {"f:spec": {"f:replicas": {}}}
+    refused = await apply(DEPLOYMENT, deployment(MAIN, replicas=1))
+    said = 'Apply failed with 1 conflict: conflict with "scaler" with subresource "scale": .spec.replicas'
+    assert refused.message == said
 
 
 async def test_a_dry_run_answers_and_stores_nothing(api: Any, apply: Any) -> None:

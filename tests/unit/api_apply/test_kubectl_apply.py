@@ -69,8 +69,14 @@ async def test_client_side_apply_is_taken_over_by_server_side_apply(kubectl: Kub
         assert managers == [("kubectl", "Apply"), ("kubectl-last-applied", "Apply")]
     await kubectl(*APPLY, stdin=MANIFEST.replace(', l: "1"', ""))
     assert await kubectl("get", "cm/a", "-o", "jsonpath={.data}") == '{"k":"VALUE"}'
-    changed = await kubectl("apply", "-f", "-", stdin=MANIFEST.replace("VALUE", "3"))
-    assert "configured" in changed
+    assert "configured" in await kubectl("apply", "-f", "-", stdin=MANIFEST.replace("VALUE", "3"))
+
+
+async def test_server_side_apply_of_what_client_side_apply_made_changes_nothing(kubectl: Kubectl) -> None:
+    await kubectl("apply", "-f", "-", stdin=MANIFEST)
+    await kubectl("diff", "--server-side", "-f", "-", stdin=MANIFEST)
+    await kubectl(*APPLY, stdin=MANIFEST)
+    assert "unchanged" in await kubectl("apply", "-f", "-", stdin=MANIFEST)
 
 
 async def test_diff_dry_run_edit_and_scale_go_with_it(kubectl: Kubectl) -> None:

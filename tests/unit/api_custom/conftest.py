@@ -90,7 +90,13 @@ def crontab(name: str = "tab", spec: dict[str, Any] | None = None, **more: Any) 
     """A CronTab."""
     metadata = {"name": name, **more.pop("metadata", {})}
     spec = {"cronSpec": "* * * * */5", "replicas": 3} if spec is None else spec
-    return {"apiVersion": "stable.example.com/v1", "kind": "CronTab", "metadata": metadata, "spec": spec, **more}
+    return {
+        "apiVersion": "stable.example.com/v1",
+        "kind": "CronTab",
+        "metadata": metadata,
+        "spec": spec,
+        **more,
+    }
 
 
 @pytest.fixture(scope="session")

@@ -154,7 +154,9 @@ async def test_a_kind_may_have_the_name_of_a_built_in_one(api: Api) -> None:
 
 
 async def test_a_namespace_kind_of_ones_own_is_no_namespace(api: Api) -> None:
-    made = definition(names={"plural": "namespaces", "kind": "Namespace"}, group="example.org", scope="Cluster")
+    made = definition(
+        names={"plural": "namespaces", "kind": "Namespace"}, group="example.org", scope="Cluster"
+    )
     made["metadata"]["name"] = "namespaces.example.org"
     await api.create(CRDS, made)
     obj = await api.create(
@@ -178,8 +180,14 @@ async def test_a_namespace_kind_of_ones_own_is_no_namespace(api: Api) -> None:
         ({"conversion": {"strategy": "Webhook", "webhook": {}}}, "conversion webhooks are not offered"),
         ({"names": {"plural": "crontabs"}}, "spec.names.kind: Required value"),
         ({"names": {"plural": "crontabs", "kind": "Cron Tab"}}, "may have mixed case"),
-        ({"names": {"plural": "crontabs", "kind": "A", "listKind": "A"}}, "kind and listKind may not be the same"),
-        ({"names": {"plural": "crontabs", "kind": "A", "shortNames": ["X"]}}, "spec.names.shortNames[0]: Invalid"),
+        (
+            {"names": {"plural": "crontabs", "kind": "A", "listKind": "A"}},
+            "kind and listKind may not be the same",
+        ),
+        (
+            {"names": {"plural": "crontabs", "kind": "A", "shortNames": ["X"]}},
+            "spec.names.shortNames[0]: Invalid",
+        ),
     ],
 )
 async def test_a_definition_that_cannot_be_is_refused(api: Api, changes: dict[str, Any], said: str) -> None:
@@ -213,7 +221,9 @@ async def test_a_version_that_was_stored_stays_until_it_is_given_up(tabs: Api) -
 
 @pytest.mark.parametrize("field", ["scope", "names"])
 async def test_scope_and_kind_are_immutable(tabs: Api, field: str) -> None:
-    change = {"scope": "Cluster"} if field == "scope" else {"names": {"kind": "Other", "listKind": "OtherList"}}
+    change = (
+        {"scope": "Cluster"} if field == "scope" else {"names": {"kind": "Other", "listKind": "OtherList"}}
+    )
     refused = await tabs.patch(f"{CRDS}/{NAME}", {"spec": change})
     assert refused.status == 422
     assert "field is immutable" in refused.message

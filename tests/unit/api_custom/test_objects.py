@@ -25,7 +25,9 @@ async def test_an_object_gets_its_defaults_and_loses_what_is_unknown(tabs: Api) 
     assert made["spec"] == {"cronSpec": "* * * * */5", "image": "wasm://cron"}
     assert made["metadata"]["generation"] == 1
     assert answer.headers["Warning"] == '299 - "unknown field \\"spec.extra\\""'
-    strict = await tabs.send("POST", f"{TABS}?fieldValidation=Strict", crontab("b", spec={"extra": 1}, other=2))
+    strict = await tabs.send(
+        "POST", f"{TABS}?fieldValidation=Strict", crontab("b", spec={"extra": 1}, other=2)
+    )
     assert strict.status == 400
     assert strict.message == (
         'CronTab in version "v1" cannot be handled as a CronTab: strict decoding error: '
@@ -169,8 +171,9 @@ async def test_every_version_shows_the_same_objects(api: Api) -> None:
         assert whole["rows"][0]["object"]["apiVersion"] == wanted
         patched = await api.patch(f"{path}/tab", {"spec": {"replicas": 5}})
         assert (patched.json["apiVersion"], patched.json["metadata"]["generation"]) == (wanted, 2)
-        dry = await api.send("PATCH", f"{path}/tab?dryRun=All", {"spec": {"replicas": 6}},
-                             media="application/merge-patch+json")
+        dry = await api.send(
+            "PATCH", f"{path}/tab?dryRun=All", {"spec": {"replicas": 6}}, media="application/merge-patch+json"
+        )
         assert (dry.json["spec"]["replicas"], dry.json["apiVersion"]) == (6, wanted)
     group = (await api.get("/apis/stable.example.com")).json
     assert [v["version"] for v in group["versions"]] == ["v1", "v1beta1"]
@@ -184,9 +187,7 @@ async def test_a_deprecated_version_says_so(api: Api) -> None:
     await api.create(CRDS, made)
     await api.create(TABS, crontab())
     beta = TABS.replace("/v1/", "/v1beta1/")
-    said = (
-        '299 - "stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab"'
-    )
+    said = '299 - "stable.example.com/v1beta1 CronTab is deprecated; use stable.example.com/v1 CronTab"'
     for path in (beta, f"{beta}/tab"):
         assert (await api.get(path)).headers["Warning"] == said
     assert "Warning" not in (await api.get(f"{TABS}/tab")).headers

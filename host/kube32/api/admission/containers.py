@@ -1,13 +1,13 @@
 """Validation of a container: names, environment, mounts, ports and resources."""
 
-import re
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
 from kube32.api.admission import names
+from kube32.api.admission.probes import PROBES, check_probes
 from kube32.api.admission.problems import Problems
-from kube32.api.admission.volumes import check_inner_path
+from kube32.api.admission.volumes import check_inner_path, check_resource_field
 from kube32.contract import text
 from kube32.formats import quantity
 
@@ -28,11 +28,41 @@ _FIELD_PATHS = (
     "status.podIP",
     "status.podIPs",
 )
-_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['[^']+'\]")
 
 
-def check_container(container: Object, path: str, volumes: Iterable[str], problems: Problems) -> None:
-    """One container; `volumes` are the names that its mounts may use."""
+def check_containers(spec: Object, volumes: Iterable[str], problems: Problems) -> None:
+    """All containers of a pod; `volumes` are the names that their mounts may use."""
+    known, mountable = set[str](), set(volumes)
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(kind) or ()):
+            path = f"spec.{kind}[{index}]"
+            name = container.get("name", "")
+            if name and name in known:
+                problems.duplicate(f"{path}.name", name)
+            known.add(name)
+            _check_container(container, path, mountable, problems)
+            (_check_init if kind == "initContainers" else _check_staying)(container, path, problems)
+    if spec.get("ephemeralContainers"):
+        problems.forbidden("spec.ephemeralContainers", text("validation", "no_ephemeral"))
+
+
+def _check_init(container: Object, path: str, problems: Problems) -> None:
+    """An init container ends: it has no health and no life cycle."""
+    if container.get("restartPolicy"):
+        problems.forbidden(f"{path}.restartPolicy", text("validation", "sidecar"))
+    for field in ("lifecycle", *PROBES):
+        if container.get(field):
+            problems.forbidden(f"{path}.{field}", text("validation", "init_only"))
+
+
+def _check_staying(container: Object, path: str, problems: Problems) -> None:
+    if container.get("restartPolicy"):
+        problems.forbidden(f"{path}.restartPolicy", text("validation", "not_init_policy"))
+    check_probes(container, path, problems)
+
+
+def _check_container(container: Object, path: str, volumes: set[str], problems: Problems) -> None:
+    """What init containers and containers have in common."""
     name = container.get("name", "")
     if name:
         problems.invalids(f"{path}.name", name, names.label(name))
@@ -42,13 +72,24 @@ def check_container(container: Object, path: str, volumes: Iterable[str], proble
         _check_env(env, f"{path}.env[{index}]", problems)
     for index, source in enumerate(container.get("envFrom") or ()):
         _check_env_from(source, f"{path}.envFrom[{index}]", problems)
-    _check_mounts(container, path, set(volumes), problems)
-    for index, port in enumerate(container.get("ports") or ()):
-        at = f"{path}.ports[{index}]"
+    _check_mounts(container, path, volumes, problems)
+    _check_ports(container.get("ports") or [], f"{path}.ports", problems)
+    _check_resources(container.get("resources") or {}, f"{path}.resources", problems)
+
+
+def _check_ports(ports: list[Object], path: str, problems: Problems) -> None:
+    known: set[str] = set()
+    for index, port in enumerate(ports):
+        at, name = f"{path}[{index}]", port.get("name", "")
+        if name:
+            broken = names.port_name(name)
+            problems.invalids(f"{at}.name", name, broken)
+            if not broken and name in known:
+                problems.duplicate(f"{at}.name", name)
+            known.add(name)
         problems.between(f"{at}.containerPort", port.get("containerPort", 0), 1, _PORT_HIGHEST)
         if port.get("hostPort"):
             problems.between(f"{at}.hostPort", port["hostPort"], 1, _PORT_HIGHEST)
-    _check_resources(container.get("resources") or {}, f"{path}.resources", problems)
 
 
 def _check_env(env: Object, path: str, problems: Problems) -> None:
@@ -65,8 +106,14 @@ def _check_env(env: Object, path: str, problems: Problems) -> None:
     elif len(set_sources) > 1:
         problems.invalid(f"{path}.valueFrom", "", text("validation", "env_from_many"))
     field = (source.get("fieldRef") or {}).get("fieldPath", "")
-    if field and field not in _FIELD_PATHS and not _SUBSCRIPT.fullmatch(field):
+    if field and field not in _FIELD_PATHS and not names.is_subscript(field):
         problems.unsupported(f"{path}.valueFrom.fieldRef.fieldPath", field, _FIELD_PATHS)
+    if "resourceFieldRef" in source:
+        check_resource_field(source["resourceFieldRef"], f"{path}.valueFrom.resourceFieldRef", problems)
+    for kind in ("configMapKeyRef", "secretKeyRef"):
+        reference = source.get(kind)
+        if reference is not None and not reference.get("name"):
+            problems.required(f"{path}.valueFrom.{kind}.name")
 
 
 def _check_env_from(source: Object, path: str, problems: Problems) -> None:

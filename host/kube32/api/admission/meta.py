@@ -8,8 +8,8 @@ from kube32.contract import LIMITS, Resource, text
 from kube32.contract.rbac import GROUP as RBAC
 
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
-# Their names are used as DNS labels.
-_LABEL_NAMED = ("Namespace",)
+# Names that are used as labels of DNS.
+_NAMED = {"Namespace": names.label, "Service": names.service}
 
 
 def check_metadata(resource: Resource, obj: dict[str, Any], problems: Problems) -> None:
@@ -17,7 +17,7 @@ def check_metadata(resource: Resource, obj: dict[str, Any], problems: Problems) 
     meta: dict[str, Any] = obj.get("metadata") or {}
     _check_name(resource, meta.get("name", ""), problems)
     check_labels(meta.get("labels") or {}, "metadata.labels", problems)
-    _check_annotations(meta.get("annotations") or {}, problems)
+    check_annotation_keys(meta.get("annotations") or {}, "metadata.annotations", problems)
     _check_owners(meta.get("ownerReferences") or [], problems)
     for index, finalizer in enumerate(meta.get("finalizers") or ()):
         path = f"metadata.finalizers[{index}]"
@@ -46,8 +46,7 @@ def _check_name(resource: Resource, name: str, problems: Problems) -> None:
     if resource.group == RBAC:
         problems.invalids("metadata.name", name, names.path_segment(name))
         return
-    rule = names.label if resource.builtin in _LABEL_NAMED else names.subdomain
-    problems.invalids("metadata.name", name, rule(name))
+    problems.invalids("metadata.name", name, _NAMED.get(resource.builtin, names.subdomain)(name))
 
 
 def check_labels(labels: dict[str, str], path: str, problems: Problems) -> None:
@@ -57,10 +56,11 @@ def check_labels(labels: dict[str, str], path: str, problems: Problems) -> None:
         problems.invalids(path, value, names.label_value(value))
 
 
-def _check_annotations(annotations: dict[str, str], problems: Problems) -> None:
+def check_annotation_keys(annotations: dict[str, str], path: str, problems: Problems) -> None:
+    """Keys of annotations, and the size of all together."""
     size = 0
     for key, value in annotations.items():
         size += len(key) + len(value)
-        problems.invalids("metadata.annotations", key, names.qualified_name(key.lower()))
+        problems.invalids(path, key, names.qualified_name(key.lower()))
     if size > LIMITS.annotations_bytes:
-        problems.too_long("metadata.annotations", LIMITS.annotations_bytes)
+        problems.too_long(path, LIMITS.annotations_bytes)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from kube32.api.admission.annotations import annotation_path
 from kube32.api.admission.problems import Problems
 from kube32.contract import LIMITS, NAMES, resource_of, text
+from kube32.formats.pins import is_pin, pin_of
 from kube32.formats.wasm_module import ModuleRefused, digest, parse_module
 
 Object = dict[str, Any]
@@ -34,6 +35,20 @@ def image_of(pod: Object) -> str:
     containers = (pod.get("spec") or {}).get("containers") or [{}]
     image = containers[0].get("image", "")
     return image if isinstance(image, str) else ""
+
+
+def _containers(pod: Object) -> list[tuple[str, Object]]:
+    """Every container with its path."""
+    spec: Object = pod.get("spec") or {}
+    return [
+        (f"spec.{kind}[{index}]", container)
+        for kind in ("initContainers", "containers")
+        for index, container in enumerate(spec.get(kind) or ())
+    ]
+
+
+def _is_embedded(pod: Object) -> bool:
+    return any(c.get("image") == NAMES.image_embedded for _, c in _containers(pod))
 
 
 def _annotations(pod: Object) -> dict[str, str]:
@@ -60,19 +75,36 @@ def _too_large(found: int) -> None:
 
 
 def check_modules(pod: Object, problems: Problems) -> None:
-    """Reads an embedded module's sections; what its functions hold is the node's to check."""
-    if image_of(pod) != NAMES.image_embedded:
+    """Reads the sections of a pod's or template's embedded module; what its functions hold is the node's to check."""
+    if not _is_embedded(pod):
         return
     written = _annotations(pod).get(_WASM)
     if not written:
         problems.required(annotation_path(_WASM), text("module_refusals", "embedded_missing"))
         return
     try:
-        parse_module(embedded_bytes(written))
-    except ModuleRefused as e:
+        data = embedded_bytes(written)
+        parse_module(data)
+    except (ModuleRefused, ValueError) as e:
         problems.invalid(annotation_path(_WASM), _shortened(written), str(e))
-    except ValueError as e:
-        problems.invalid(annotation_path(_WASM), _shortened(written), str(e))
+        return
+    pinned, found = _annotations(pod).get(_SHA), digest(data)
+    if image_of(pod) == NAMES.image_embedded and pinned not in (None, found):
+        _digest_differs(pinned, found, problems)
+
+
+def check_template_modules(old: Object | None, new: Object, problems: Problems) -> None:
+    """The same of an owner's pod template, when it is new or changed."""
+    before, after = (_template(obj) for obj in (old or {}, new))
+    if old is None or (_annotations(before), _containers(before)) != (
+        _annotations(after),
+        _containers(after),
+    ):
+        check_modules(after, problems.within("spec.template"))
+
+
+def _template(owner: Object) -> Object:
+    return (owner.get("spec") or {}).get("template") or {}
 
 
 def _shortened(value: str) -> str:
@@ -80,36 +112,52 @@ def _shortened(value: str) -> str:
 
 
 def check_module_fixed(old: Object, new: Object, problems: Problems) -> None:
-    """A pod keeps its module: neither image, embedded bytes nor digest change; an unset digest may be set."""
+    """A pod keeps its modules: neither image, embedded bytes nor digest change; an unset digest may be set."""
     message = text("validation", "module_fixed")
-    if image_of(old) != image_of(new):
-        problems.forbidden("spec.containers[0].image", message)
+    for (path, was), (_, container) in zip(_containers(old), _containers(new), strict=False):
+        if was.get("image") != container.get("image"):
+            problems.forbidden(f"{path}.image", message)
     before, after = _annotations(old), _annotations(new)
-    if image_of(old) == NAMES.image_embedded and before.get(_WASM) != after.get(_WASM):
+    if _is_embedded(old) and before.get(_WASM) != after.get(_WASM):
         problems.forbidden(annotation_path(_WASM), message)
-    if _SHA in before and before[_SHA] != after.get(_SHA):
-        problems.forbidden(annotation_path(_SHA), message)
+    for name, value in before.items():
+        if is_pin(name) and value != after.get(name):
+            problems.forbidden(annotation_path(name), message)
 
 
 def pin_module(pod: Object, modules: ModuleLookup) -> None:
     """Sets kube32.io/wasm-sha256, in place, on a decoded pod, before or after its validation.
 
     The digest is that of the embedded bytes, or of the named Module's current data; it stays unset while
-    there is none (the kubelet pins at the start) and when the user set it. ApiFailure 422 when an embedded
+    there is none (the kubelet pins at the start) and when the user set it. Containers with another image than the
+    first one have an annotation of their own, sha256.kube32.io/<container>. ApiFailure 422 when an embedded
     module has another digest.
     """
-    image, annotations = image_of(pod), _annotations(pod)
-    pinned = annotations.get(_SHA)
-    found: str | None = None
-    if image == NAMES.image_embedded:
-        found = _embedded_digest(annotations.get(_WASM, ""))
-        if None not in (pinned, found) and pinned != found:
+    annotations = dict(_annotations(pod))
+    pinned, image = annotations.get(_SHA), image_of(pod)
+    if image == NAMES.image_embedded and pinned is not None:
+        found = _digest(pod, image, modules)
+        if found not in (None, pinned):
             _refuse_digest(pod, pinned, found)
-    elif image.startswith(NAMES.image_prefix) and pinned is None:
-        found = modules.digest_of(image.removeprefix(NAMES.image_prefix))
-    if pinned is None and found is not None:
-        metadata: Object = pod.setdefault("metadata", {})
-        metadata["annotations"] = {**annotations, _SHA: found}
+    for _, container in _containers(pod):
+        name = pin_of(pod, container)
+        if name not in annotations:
+            found = _digest(pod, container.get("image", ""), modules)
+            if found is not None:
+                annotations[name] = found
+    if annotations != _annotations(pod):
+        pod.setdefault("metadata", {})["annotations"] = annotations
+
+
+def _digest(pod: Object, image: str, modules: ModuleLookup) -> str | None:
+    """The digest of what an image names now."""
+    if image == NAMES.image_embedded:
+        return _embedded_digest(_annotations(pod).get(_WASM, ""))
+    return (
+        modules.digest_of(image.removeprefix(NAMES.image_prefix))
+        if image.startswith(NAMES.image_prefix)
+        else None
+    )
 
 
 def _embedded_digest(written: str) -> str | None:
@@ -122,9 +170,12 @@ def _embedded_digest(written: str) -> str | None:
 
 def _refuse_digest(pod: Object, pinned: str | None, found: str | None) -> None:
     problems = Problems()
-    cause = text("module_refusals", "digest", found=found, expected=pinned)
-    message = text("module_refusals", "prefix", cause=cause)
-    problems.invalid(annotation_path(_SHA), pinned, message)
+    _digest_differs(pinned, found, problems)
     failure = problems.failure(resource_of("Pod"), pod["metadata"].get("name", ""))
     assert failure is not None
     raise failure
+
+
+def _digest_differs(pinned: str | None, found: str | None, problems: Problems) -> None:
+    cause = text("module_refusals", "digest", found=found, expected=pinned)
+    problems.invalid(annotation_path(_SHA), pinned, text("module_refusals", "prefix", cause=cause))

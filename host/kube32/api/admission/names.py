@@ -12,8 +12,15 @@ _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _ENV_NAME = re.compile(r"[ -<>-~]+")
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['[^']+'\]")
+_SERVICE = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_WILDCARD = re.compile(r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_PORT_NAME = re.compile(r"[-a-z0-9]+")
+_HEADER = re.compile(r"[-A-Za-z0-9]+")
+_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 SUBDOMAIN_BYTES = 253
 LABEL_BYTES = 63
+PORT_NAME_BYTES = 15
 
 
 def _said(name: str, **fields: object) -> str:
@@ -82,3 +89,46 @@ def config_key(value: str) -> list[str]:
 def env_name(value: str) -> list[str]:
     """The name of an environment variable."""
     return [] if _ENV_NAME.fullmatch(value) else [_said("env_name")]
+
+
+def port_name(value: str) -> list[str]:
+    """The name of a port (RFC 6335): 15 characters at most, a letter at least."""
+    broken = [] if len(value) <= PORT_NAME_BYTES else [_said("too_long", limit=PORT_NAME_BYTES)]
+    if not _PORT_NAME.fullmatch(value):
+        broken.append(_said("port_characters"))
+    if not re.search(r"[a-z]", value):
+        broken.append(_said("port_letter"))
+    if "--" in value:
+        broken.append(_said("port_hyphens"))
+    if value.startswith("-") or value.endswith("-"):
+        broken.append(_said("port_ends"))
+    return broken
+
+
+def service(value: str) -> list[str]:
+    """A DNS-1035 label, at most 63 bytes: names of Services."""
+    return _rules(value, _SERVICE, "dns_1035", LABEL_BYTES)
+
+
+def wildcard(value: str) -> list[str]:
+    """ "*." and a DNS subdomain: hosts of Ingresses."""
+    return _rules(value, _WILDCARD, "dns_wildcard", SUBDOMAIN_BYTES)
+
+
+def header_name(value: str) -> list[str]:
+    """The name of an HTTP header."""
+    return [] if _HEADER.fullmatch(value) else [_said("header_name")]
+
+
+def prefixed_path(value: str) -> list[str]:
+    """A domain and a path: names of controllers ("example.com/ingress")."""
+    domain, _, rest = value.partition("/")
+    if not domain or not rest:
+        return [_said("prefixed_path")]
+    broken = [_said("prefix_part", what=what) for what in subdomain(domain)]
+    return broken if _PATH.fullmatch(rest) else [*broken, _said("prefixed_path_form")]
+
+
+def is_subscript(path: str) -> bool:
+    """Whether it names one label or annotation: "metadata.labels['app']"."""
+    return _SUBSCRIPT.fullmatch(path) is not None

@@ -1,12 +1,13 @@
-"""Validation of Pods: the spec, Kube32's one container, and what an update may change."""
+"""Validation of Pods and of pod templates: the spec, and what an update of a Pod may change."""
 
 import re
 from typing import Any
 
 from kube32.api.admission import names, volumes
 from kube32.api.admission.annotations import check_annotations
-from kube32.api.admission.containers import check_container
-from kube32.api.admission.meta import check_labels
+from kube32.api.admission.containers import check_containers
+from kube32.api.admission.defaults import pods as defaults
+from kube32.api.admission.meta import check_annotation_keys, check_labels
 from kube32.api.admission.modules import check_module_fixed
 from kube32.api.admission.problems import Problems
 from kube32.contract import text
@@ -19,29 +20,32 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 def check_pod(obj: Object, problems: Problems) -> None:
     """Everything of a Pod that its schema does not say."""
-    spec: Object = obj.get("spec") or {}
-    _check_containers(spec, problems)
-    names_of_volumes = volumes.check_volumes(spec.get("volumes") or [], problems)
-    for index, container in enumerate(spec.get("containers") or ()):
-        check_container(container, f"spec.containers[{index}]", names_of_volumes, problems)
+    _check_spec(obj.get("spec") or {}, problems)
+    check_annotations((obj.get("metadata") or {}).get("annotations") or {}, problems)
+
+
+def check_template(template: Object, problems: Problems) -> None:
+    """The same of a pod template; `problems` are those within its path."""
+    meta: Object = template.get("metadata") or {}
+    check_labels(meta.get("labels") or {}, "labels", problems)
+    check_annotation_keys(meta.get("annotations") or {}, "annotations", problems)
+    check_pod(template, problems)
+
+
+def _check_spec(spec: Object, problems: Problems) -> None:
+    mountable = volumes.check_volumes(spec.get("volumes") or [], problems)
+    check_containers(spec, mountable, problems)
     _check_numbers(spec, problems)
     _check_names(spec, problems)
     check_labels(spec.get("nodeSelector") or {}, "spec.nodeSelector", problems)
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         _check_toleration(toleration, f"spec.tolerations[{index}]", problems)
+    for index, gate in enumerate(spec.get("readinessGates") or ()):
+        kind = gate.get("conditionType", "")
+        if kind:
+            path = f"spec.readinessGates[{index}].conditionType"
+            problems.invalids(path, kind, names.qualified_name(kind))
     _check_node_affinity(spec, problems)
-    check_annotations((obj.get("metadata") or {}).get("annotations") or {}, problems)
-
-
-def _check_containers(spec: Object, problems: Problems) -> None:
-    """A pod is one module: exactly one container, nothing before it and nothing added to it."""
-    count = len(spec.get("containers") or ())
-    if count > 1:
-        problems.forbidden("spec.containers", text("validation", "one_container", count=count))
-    if spec.get("initContainers"):
-        problems.forbidden("spec.initContainers", text("validation", "no_init_containers"))
-    if spec.get("ephemeralContainers"):
-        problems.forbidden("spec.ephemeralContainers", text("validation", "no_ephemeral"))
 
 
 def _check_numbers(spec: Object, problems: Problems) -> None:
@@ -114,19 +118,28 @@ def _check_term(term: Object, path: str, problems: Problems) -> None:
 
 
 def check_pod_update(old: Object, new: Object, problems: Problems) -> None:
-    """The spec stays, but for a shorter deadline, more tolerations and the grace period; so does the
+    """The spec stays, but for a shorter deadline, more tolerations, the grace period and gates that go; so does the
     module.
     """
     before: Object = old.get("spec") or {}
     after: Object = new.get("spec") or {}
     check_module_fixed(old, new, problems)
     _check_deadline(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"), problems)
-    kept, wanted = before.get("tolerations") or [], after.get("tolerations") or []
-    if any(t not in wanted for t in kept):
-        problems.forbidden("spec.tolerations", text("validation", "tolerations_added"))
+    _check_tolerations(before.get("tolerations") or [], after.get("tolerations") or [], problems)
     _check_gates(before.get("schedulingGates") or [], after.get("schedulingGates") or [], problems)
     if _fixed(before) != _fixed(after):
         problems.forbidden("spec", text("validation", "pod_update"))
+
+
+def _check_tolerations(before: list[Object], after: list[Object], problems: Problems) -> None:
+    """They are only added to, or changed in their seconds."""
+    kept = [_without_seconds(t) for t in after]
+    if any(_without_seconds(t) not in kept for t in before):
+        problems.forbidden("spec.tolerations", text("validation", "tolerations_added"))
+
+
+def _without_seconds(toleration: Object) -> Object:
+    return {k: v for k, v in toleration.items() if k != "tolerationSeconds"}
 
 
 def _check_gates(before: list[Object], after: list[Object], problems: Problems) -> None:
@@ -149,8 +162,12 @@ def _fixed(spec: Object) -> Object:
         "terminationGracePeriodSeconds",
         "schedulingGates",
         "containers",
+        "initContainers",
     )
     fixed = {k: v for k, v in spec.items() if k not in free}
+    # A pod of an earlier release lacks what is filled in now.
+    defaults.admitted(fixed)
     # A change of the image has a message of its own.
-    fixed["containers"] = [{k: v for k, v in c.items() if k != "image"} for c in spec.get("containers") or ()]
+    for kind in ("initContainers", "containers"):
+        fixed[kind] = [{k: v for k, v in c.items() if k != "image"} for c in spec.get(kind) or ()]
     return fixed

@@ -44,7 +44,9 @@ def _check_probe(probe: Object, kind: str, path: str, problems: Problems) -> Non
     elif grace is not None and grace <= 0:
         problems.invalid(f"{path}.terminationGracePeriodSeconds", grace, text("validation", "positive"))
     if kind != "readinessProbe" and probe.get("successThreshold", 1) != 1:
-        problems.invalid(f"{path}.successThreshold", probe["successThreshold"], text("validation", "must_be_1"))
+        problems.invalid(
+            f"{path}.successThreshold", probe["successThreshold"], text("validation", "must_be_1")
+        )
 
 
 def _check_handler(handler: Object, path: str, problems: Problems) -> None:

@@ -5,31 +5,63 @@ fault.
 from collections.abc import Callable
 from typing import Any
 
-from kube32.api.admission import kinds
+from kube32.api.admission.kinds import access, claims, network, objects, workloads
 from kube32.api.admission.meta import check_metadata
-from kube32.api.admission.modules import check_modules
+from kube32.api.admission.modules import check_modules, check_template_modules
 from kube32.api.admission.pod import check_pod, check_pod_update
 from kube32.api.admission.problems import Problems, check_schema
 from kube32.contract import Resource
 
 Object = dict[str, Any]
-_CHECKS: dict[str, Callable[[Object, Problems], None]] = {
+Check = Callable[[Object, Problems], None]
+
+
+def _check_new_owner(obj: Object, problems: Problems) -> None:
+    check_template_modules(None, obj, problems)
+
+
+_CHECKS: dict[str, Check] = {
     "Pod": check_pod,
-    "Node": kinds.check_node,
-    "Event": kinds.check_event,
-    "ConfigMap": kinds.check_configmap,
-    "Secret": kinds.check_secret,
-    "Lease": kinds.check_lease,
-    "Module": kinds.check_module,
-    "Checkpoint": kinds.check_checkpoint,
+    "Node": objects.check_node,
+    "Event": objects.check_event,
+    "ConfigMap": objects.check_configmap,
+    "Secret": objects.check_secret,
+    "Lease": objects.check_lease,
+    "Module": objects.check_module,
+    "Checkpoint": objects.check_checkpoint,
+    "Deployment": workloads.check_deployment,
+    "DaemonSet": workloads.check_daemon_set,
+    "Job": workloads.check_job,
+    "Service": network.check_service,
+    "Ingress": network.check_ingress,
+    "IngressClass": network.check_ingress_class,
+    "PersistentVolumeClaim": claims.check_claim,
+    "Role": access.check_role,
+    "ClusterRole": access.check_cluster_role,
+    "RoleBinding": access.check_role_binding,
+    "ClusterRoleBinding": access.check_cluster_role_binding,
 }
-# What only a new object needs: it costs time and cannot change afterwards.
-_CREATE_CHECKS: dict[str, Callable[[Object, Problems], None]] = {"Pod": check_modules}
+# What only a new object needs: it costs time or cannot change afterwards.
+_CREATE_CHECKS: dict[str, Check] = {
+    "Pod": check_modules,
+    "Deployment": _check_new_owner,
+    "DaemonSet": _check_new_owner,
+    "Job": _check_new_owner,
+    "Ingress": network.check_new_ingress,
+}
 _UPDATE_CHECKS: dict[str, Callable[[Object, Object, Problems], None]] = {
     "Pod": check_pod_update,
-    "ConfigMap": kinds.check_configmap_update,
-    "Secret": kinds.check_secret_update,
-    "Checkpoint": kinds.check_checkpoint_update,
+    "ConfigMap": objects.check_configmap_update,
+    "Secret": objects.check_secret_update,
+    "Checkpoint": objects.check_checkpoint_update,
+    "Deployment": workloads.check_deployment_update,
+    "DaemonSet": workloads.check_deployment_update,
+    "Job": workloads.check_job_update,
+    "Service": network.check_service_update,
+    "IngressClass": network.check_ingress_class_update,
+    "PersistentVolumeClaim": claims.check_claim_update,
+    "RoleBinding": access.check_binding_update,
+    "ClusterRoleBinding": access.check_binding_update,
 }
 
 

@@ -9,7 +9,8 @@ from kube32.api import bodies
 from kube32.api.admission.fields import duplicates
 from kube32.api.apply import typed
 from kube32.api.apply.nodes import Node
-from kube32.api.status import ApiFailure, bad_request
+from kube32.api.status import ApiFailure, bad_request, too_large
+from kube32.store import TooLarge
 
 if TYPE_CHECKING:
     from kube32.api.crud import Call
@@ -18,14 +19,15 @@ Object = dict[str, Any]
 _YAML = "application/yaml"
 
 
-def read(call: "Call", data: bytes) -> Object:
-    """The applied object: of the path's kind and version, without managedFields. ApiFailure 400, 422."""
+def read(call: "Call", data: bytes, kind: str, api_version: str) -> Object:
+    """The applied object: of this kind and version, without managedFields. ApiFailure 400, 422."""
     is_json = data.lstrip()[:1] == b"{" and _is_json(data)
     value = _parse(data, bodies.JSON if is_json else _YAML)
-    _check_kind(call, value)
+    _check_kind(value, kind, api_version)
     bodies.check_metadata(value)
     if value["metadata"].get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
+    _check_size(call, value)
     _check_twice(call, data, is_json)
     return value
 
@@ -53,13 +55,18 @@ def _parse(data: bytes, media: str) -> Object:
     return value
 
 
-def _check_kind(call: "Call", value: Object) -> None:
-    resource = call.resource
-    kind, version = value.get("kind") or "", value.get("apiVersion") or ""
-    if kind == resource.kind and version == resource.api_version:
-        return
-    group, _, number = str(version).rpartition("/")
-    raise bad_request(f"invalid object type: {group}/{number}, Kind={kind}")
+def _check_kind(value: Object, kind: str, api_version: str) -> None:
+    if value.get("kind") != kind or value.get("apiVersion") != api_version:
+        group, _, version = str(value.get("apiVersion") or "").rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={value.get('kind') or ''}")
+
+
+def _check_size(call: "Call", value: Object) -> None:
+    """What cannot be stored is not looked at any further: that takes time for each field."""
+    size, limit = len(orjson.dumps(value)), call.limits.store_value_bytes
+    if size > limit:
+        said = str(TooLarge("", size, limit)).removeprefix(": ")
+        raise too_large(limit, f'{call.resource.plural} "{call.info.name}" is too large: {said}')
 
 
 def _check_twice(call: "Call", data: bytes, is_json: bool) -> None:

@@ -7,8 +7,18 @@ from typing import Any
 
 import orjson
 
-from kube32.api import crud, metadata
-from kube32.api.apply import body, engine, field_sets, last_applied, managed, nodes, options, owners
+from kube32.api import admission, crud, metadata, rules
+from kube32.api.apply import (
+    body,
+    engine,
+    field_sets,
+    last_applied,
+    managed,
+    nodes,
+    options,
+    owners,
+    reconcile,
+)
 from kube32.api.apply.engine import Conflicts, Scope, Writer
 from kube32.api.apply.nodes import Node
 from kube32.api.apply.owners import BEFORE_FIRST_APPLY, Owners
@@ -23,9 +33,38 @@ Object = dict[str, Any]
 async def handle(call: crud.Call) -> Response:
     """200 with the object as it is stored, 201 when it is new. ApiFailure 400, 403, 404, 409, 413, 422."""
     manager, force = options.applier_of(call)
-    sent = body.read(call, await call.body())
+    resource = call.resource
+    node = nodes.of(resource, call.server.catalog)
+    sent = body.read(call, await call.body(), resource.kind, resource.api_version)
+    body.check_typed(call, sent, node)
+    config = orjson.loads(orjson.dumps(sent))
+    call.check_fields(config)
+    status, entry = _write(_Apply(call, sent, config, manager, force))
+    return crud.answer(call, status, entry)
+
+
+async def handle_scale(call: crud.Call, kind: str, api_version: str, path: str) -> Entry:
+    """Applies a Scale: its replicas are the object's field at `path` (".spec.replicas"). ApiFailure as `handle`."""
+    manager, force = options.applier_of(call)
+    scale = body.read(call, await call.body(), kind, api_version)
+    body.check_typed(call, scale, nodes.of_kind(kind))
+    call.warnings.extend(admission.check_fields(kind, scale, call.request.q("fieldValidation")))
+    if not scale["metadata"].get("name"):
+        scale["metadata"]["name"] = call.info.name
+    config: Object = {"metadata": scale["metadata"]}
+    replicas = (scale.get("spec") or {}).get("replicas")
+    if replicas is not None:
+        *parents, last = path.removeprefix(".").split(".")
+        place = config
+        for name in parents:
+            place = place.setdefault(name, {})
+        place[last] = replicas
+    return _write(_Apply(call, scale, config, manager, force))[1]
+
+
+def _write(apply: "_Apply") -> tuple[int, Entry]:
     try:
-        return _Apply(call, sent, manager, force).run()
+        return apply.run()
     except NotTyped as error:
         raise bad_request(f"failed to apply: {error}") from None
     except RecursionError:
@@ -35,28 +74,27 @@ async def handle(call: crud.Call) -> Response:
 class _Apply:
     """One apply, tried again when another write was faster."""
 
-    def __init__(self, call: crud.Call, sent: Object, manager: str, force: bool) -> None:
+    def __init__(self, call: crud.Call, sent: Object, config: Object, manager: str, force: bool) -> None:
         self._call = call
         self._sent = sent
         self._force = force
         self._node: Node = nodes.of(call.resource, call.server.catalog)
         self._scope: Scope = managed.scope_of(call.resource, call.info.subresource)
         self._writer: Writer = managed.writer_of(call, manager)
-        body.check_typed(call, sent, self._node)
-        config = orjson.loads(orjson.dumps(sent))
-        call.check_fields(config)
         self._config: bytes = orjson.dumps(config)
 
-    def run(self) -> Response:
-        """The answer."""
+    def run(self) -> tuple[int, Entry]:
+        """The answer's status and the object as it is stored."""
         call = self._call
         while True:
             current = call.store.get(call.key)
+            if current is not None:
+                current = rules.shown(call.resource, current)
             warned = len(call.warnings)
             try:
                 if current is None:
-                    return crud.answer(call, 201, self._create())
-                return crud.answer(call, 200, crud.replace(call, current, self._applied(current)))
+                    return 201, self._create()
+                return 200, crud.replace(call, current, self._applied(current))
             except ApiFailure as failure:
                 if not self._overtaken(current, failure):
                     raise
@@ -93,6 +131,8 @@ class _Apply:
         live: Object = orjson.loads(current.value)
         entries = live["metadata"].pop("managedFields", None)
         before = owners.stored(entries) if entries else self._before_first(live)
+        if not self._call.resource.builtin:
+            before = reconcile.reconciled(before, live, self._node)
         config: Object = orjson.loads(self._config)
         config["metadata"].setdefault("name", self._call.info.name)
         new, made = self._merge(live, config, before)

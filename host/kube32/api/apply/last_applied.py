@@ -40,10 +40,10 @@ def follow(new: Object, sent: Object) -> None:
     if _ANNOTATION not in annotations:
         return
     metadata = dict(sent["metadata"])
-    others = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != _ANNOTATION}
-    metadata["annotations"] = others
-    if not others:
-        del metadata["annotations"]
+    # As kubectl writes it: the annotations are there even when they are empty.
+    metadata["annotations"] = {
+        k: v for k, v in (metadata.get("annotations") or {}).items() if k != _ANNOTATION
+    }
     text = orjson.dumps({**sent, "metadata": metadata}, option=orjson.OPT_SORT_KEYS).decode() + "\n"
     size = sum(len(k) + len(v) for k, v in annotations.items() if k != _ANNOTATION)
     kept = {**annotations, _ANNOTATION: text}

@@ -8,12 +8,14 @@ binding and deletion do not in Kubernetes. Profiles without server-side apply ke
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from kube32.api import metadata
 from kube32.api.apply import engine, nodes, options, owners
 from kube32.api.apply.engine import Scope, Writer
 from kube32.api.apply.owners import APPLY, Owners
 from kube32.api.apply.values import NotTyped
-from kube32.contract import NAMES, Limits, Resource, offers
+from kube32.contract import LIMITS, NAMES, Limits, Resource, offers
 
 if TYPE_CHECKING:
     from kube32.api.crud import Call
@@ -32,6 +34,8 @@ def scope_of(resource: Resource, subresource: str) -> Scope:
     """Which fields a write to the object or to its subresource can change."""
     if subresource == "status":
         return Scope(only="status")
+    if subresource == "scale":
+        return Scope(only="spec")
     return Scope(without="status" if "status" in resource.subresources else "")
 
 
@@ -99,7 +103,10 @@ def _base(stored: list[Object], given: Any) -> tuple[list[Object], Owners]:
 
 
 def _given(entries: Any) -> Owners | None:
+    """The owners that a client wrote; None when they cannot be read, or are more than an object can hold."""
     try:
+        if len(orjson.dumps(entries)) > LIMITS.store_value_bytes:
+            return None
         return owners.given(entries)
     except (ValueError, TypeError, RecursionError):
         return None

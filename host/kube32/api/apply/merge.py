@@ -4,6 +4,7 @@ Maps are joined field by field; lists of maps item by item, in the applied order
 not applied where they stood; sets likewise. Leaves are the applied ones.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,7 +44,8 @@ def _lists(live: list[Any], config: list[Any], node: Node) -> list[Any]:
 
 def _singles(paths: list[str], items: list[Any]) -> dict[str, Any]:
     """Items that stand once: what stands twice is replaced."""
-    return {path: item for path, item in zip(paths, items, strict=True) if paths.count(path) == 1}
+    counts = Counter(paths)
+    return {path: item for path, item in zip(paths, items, strict=True) if counts[path] == 1}
 
 
 def _order(mine: list[str], theirs: list[str]) -> Iterable[tuple[str, int]]:

@@ -55,7 +55,9 @@ class CustomKinds:
     _unsubscribe: Any = None
 
     def start(self) -> None:
-        """Serves the definitions that are stored and follows their changes."""
+        """Serves the definitions that are stored and follows their changes, where the profile has them."""
+        if self.catalog.of_kind(_RESOURCE.group, _RESOURCE.version, KIND) is None:
+            return
         self._loop = asyncio.get_running_loop()
         self._unsubscribe = self.store.subscribe(_RESOURCE.prefix, self._changed)
         for entry in self.store.scan(_RESOURCE.prefix)[0]:

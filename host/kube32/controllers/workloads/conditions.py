@@ -1,5 +1,7 @@
 """Conditions of workloads, in the contract's words: what says the same as before keeps its times."""
 
+from collections.abc import Mapping
+
 from kube32.contract.messages import WORKLOAD_CONDITIONS
 from kube32.controllers.objects import Obj, now_rfc3339
 
@@ -18,16 +20,29 @@ class Conditions:
         """True, False or Unknown; "" when there is no such condition."""
         return str(self._rows.get(kind, {}).get("status") or "")
 
-    def has(self, kind: str) -> bool:
-        """Whether there is such a condition."""
-        return kind in self._rows
+    def message(self, kind: str) -> str:
+        """The condition's message, "" when there is none."""
+        return str(self._rows.get(kind, {}).get("message") or "")
+
+    def copy(self, kind: str, other: str) -> None:
+        """Sets another condition to what this one says, as of now."""
+        now = now_rfc3339()
+        stamps = {name: now for name in self._rows[kind] if name.endswith("Time")}
+        self._rows[other] = {**self._rows[kind], **stamps, "type": other}
 
     def drop(self, kind: str) -> None:
         """Removes one."""
         self._rows.pop(kind, None)
 
     def put(
-        self, kind: str, status: str, words: str, *, stamp: str = "lastUpdateTime", always: bool = False, **fields: object
+        self,
+        kind: str,
+        status: str,
+        words: str,
+        fields: Mapping[str, object] | None = None,
+        *,
+        stamp: str = "lastUpdateTime",
+        always: bool = False,
     ) -> bool:
         """Sets one; whether it is another than before. `always` renews the stamp of one that says the same."""
         reason, message = WORKLOAD_CONDITIONS[words]
@@ -42,7 +57,7 @@ class Conditions:
             stamp: now,
             "lastTransitionTime": since,
             "reason": reason,
-            "message": message.format(**fields),
+            "message": message.format(**(fields or {})),
         }
         return True
 

@@ -135,7 +135,7 @@ class DeploymentController:
             return
         await self._control.settle(deployment)
         past = History(deployment, template_hash(spec_of(deployment)["template"]))
-        pods = self._sorted(await self._control.claim(deployment, partial(_carries, past.hashes)), past)
+        pods = self._sorted(await self._control.claim(deployment, partial(_carries, past.hashes)))
         before = {r.hash: r.replicas for r in past.revisions}
         self._decide(deployment, past, pods)
         deployment = await self._tell_revision(deployment, past)
@@ -143,7 +143,7 @@ class DeploymentController:
         self._tell_scaling(deployment, past, before)
         await self._follow(deployment, past, pods)
 
-    def _sorted(self, owned: list[Obj], past: History) -> Pods:
+    def _sorted(self, owned: list[Obj]) -> Pods:
         pods = Pods()
         for pod in owned:
             if self._owned.is_going(pod):
@@ -151,13 +151,15 @@ class DeploymentController:
                     pods.going.append(pod)
             elif self._held.is_active(pod):
                 pods.by_hash.setdefault(labels_of(pod).get(HASH_LABEL, ""), []).append(pod)
-        # Pods of a template that the history does not know (it was lost, or they were adopted) are of the newest.
         return pods
 
     def _serving(self, deployment: Obj, pods: Pods) -> Counter[str]:
         seconds = int(spec_of(deployment).get("minReadySeconds") or 0)
         return Counter(
-            {h: sum(self._readiness.available(p, seconds) for p in found) for h, found in pods.by_hash.items()}
+            {
+                h: sum(self._readiness.available(p, seconds) for p in found)
+                for h, found in pods.by_hash.items()
+            }
         )
 
     def _decide(self, deployment: Obj, past: History, pods: Pods) -> None:
@@ -174,7 +176,10 @@ class DeploymentController:
             old_pods = any(found for h, found in pods.by_hash.items() if h != current_hash) or any(
                 labels_of(p).get(HASH_LABEL) != current_hash for p in pods.going
             )
-            if rollout.recreate(deployment, past.current, past.old, old_pods=old_pods) and past.current is None:
+            if (
+                rollout.recreate(deployment, past.current, past.old, old_pods=old_pods)
+                and past.current is None
+            ):
                 past.begin()
                 rollout.recreate(deployment, past.current, past.old, old_pods=False)
         in_use = {labels_of(p).get(HASH_LABEL, "") for p in pods.going} | set(pods.by_hash)
@@ -187,7 +192,9 @@ class DeploymentController:
         if current is None or annotation(deployment, history.REVISION) == str(current.number):
             return deployment
         meta = deployment["metadata"]
-        patch: Obj = {"metadata": {"uid": meta["uid"], "annotations": {history.REVISION: str(current.number)}}}
+        patch: Obj = {
+            "metadata": {"uid": meta["uid"], "annotations": {history.REVISION: str(current.number)}}
+        }
         changed = await self._client.patch(_KIND, meta["name"], patch, meta["namespace"])
         self._written.note(changed)
         # What we decided is about the spec that we saw: a newer one must not pass for it.
@@ -210,7 +217,6 @@ class DeploymentController:
         current = template_hash(spec_of(deployment)["template"])
         uid, now = uid_of(deployment), asyncio.get_running_loop().time()
         paused = bool(spec_of(deployment).get("paused"))
-        rolls = not paused and not rollout.was_scaled(deployment, past.revisions)
         deadline, since = deployment_status.deadline_of(deployment), self._progress.setdefault(uid, now)
         seconds = int(spec_of(deployment).get("minReadySeconds") or 0)
         facts = Facts(
@@ -222,7 +228,7 @@ class DeploymentController:
             begun=begun,
             failure=self._failures.get(uid),
         )
-        status = deployment_status.make(deployment, facts, past, rolls=rolls)
+        status = deployment_status.make(deployment, facts, past, rolls=not paused)
         waits = [self._readiness.left(p, seconds) for p in pods.all]
         complete = deployment_status.is_complete(deployment, facts)
         progressed = begun or deployment_status.has_progressed(status_of(deployment), status)

@@ -46,7 +46,7 @@ def deadline_of(deployment: Obj) -> int | None:
 
 
 def make(deployment: Obj, facts: Facts, history: History, *, rolls: bool) -> Obj:
-    """The whole status. `rolls`: this was a step of a rollout, not of a scaling or a pause."""
+    """The whole status. `rolls`: it is not paused."""
     pods, old = facts.pods, status_of(deployment)
     wanted = sum(r.replicas for r in history.revisions)
     counts = {
@@ -70,7 +70,7 @@ def make(deployment: Obj, facts: Facts, history: History, *, rolls: bool) -> Obj
         conditions.drop("ReplicaFailure")
         if facts.failure is not None:
             words, cause = facts.failure
-            conditions.put("ReplicaFailure", "True", words, cause=cause)
+            conditions.put("ReplicaFailure", "True", words, {"cause": cause})
     return status | {"conditions": conditions.rows(), "history": history.rows()}
 
 
@@ -108,18 +108,18 @@ def _say_progress(deployment: Obj, facts: Facts, status: Obj, conditions: Condit
     if deadline_of(deployment) is None:
         conditions.drop("Progressing")
         return
-    name = f"{name_of(deployment)}-{facts.current}"
+    about = {"name": f"{name_of(deployment)}-{facts.current}"}
     if facts.begun:
-        conditions.put("Progressing", "True", "created", name=name)
+        conditions.put("Progressing", "True", "created", about)
     reason = conditions.reason("Progressing")
     done = reason == WORKLOAD_CONDITIONS["complete"][0]
     if done and status.get("replicas") == status.get("updatedReplicas"):
         return
     if is_complete(deployment, facts):
-        conditions.put("Progressing", "True", "complete", name=name)
+        conditions.put("Progressing", "True", "complete", about)
     elif has_progressed(status_of(deployment), status):
-        conditions.put("Progressing", "True", "progressing", always=True, name=name)
+        conditions.put("Progressing", "True", "progressing", about, always=True)
     elif facts.late and not done:
-        conditions.put("Progressing", "False", "late", name=name)
+        conditions.put("Progressing", "False", "late", about)
     elif not reason:
-        conditions.put("Progressing", "True", "found", name=name)
+        conditions.put("Progressing", "True", "found", about)

@@ -6,7 +6,15 @@ from kube32.client.informer import Informer, Key, key_of
 from kube32.contract import NAMES, text
 from kube32.controllers.checkpoint.outcome import restore_error
 from kube32.controllers.checkpoint.record import phase_of
-from kube32.controllers.objects import Obj, annotation, condition, is_deleting, is_finished, spec_of, status_of
+from kube32.controllers.objects import (
+    Obj,
+    annotation,
+    condition,
+    is_deleting,
+    is_finished,
+    spec_of,
+    status_of,
+)
 
 _UNDER_WAY = ("Saving", "Moving")
 

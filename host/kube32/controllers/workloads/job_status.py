@@ -1,104 +1,109 @@
-"""What a Job is to do next and what it says of itself. Pure but for the time stamps."""
+"""What a Job is to do next, and what it says of itself. Pure but for the time stamps."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from kube32.contract import LIMITS
+from kube32.controllers.objects import Obj, now_rfc3339, seconds_since, spec_of, status_of
+from kube32.controllers.workloads.conditions import Conditions
+from kube32.controllers.workloads.job_indexes import spans
+from kube32.controllers.workloads.job_policy import success_rule
+from kube32.controllers.workloads.job_tally import Tally
+from kube32.controllers.workloads.order import restarts
 
-from kube32.controllers.objects import Obj, annotation, condition, now_rfc3339, spec_of, status_of
-
-INDEX = "batch.kubernetes.io/job-completion-index"
-FINALIZER = "batch.kubernetes.io/job-tracking"
 _FINISHED = ("Complete", "Failed")
-
-
-@dataclass(slots=True)
-class Count:
-    """A Job's pods: `active` have not ended, `ready` of these are Ready, `going` are being deleted."""
-
-    active: list[Obj] = field(default_factory=list)
-    going: int = 0
-    ready: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    done_indexes: set[int] = field(default_factory=set)
+# What is decided first, and what it becomes when all pods have ended.
+TARGETS = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
+Ending = tuple[str, str, dict[str, object]]
 
 
 def is_finished(job: Obj) -> bool:
     """Whether the Job has succeeded or failed for good."""
-    return any((condition(job, kind) or {}).get("status") == "True" for kind in _FINISHED)
+    conditions = Conditions(status_of(job))
+    return any(conditions.status(kind) == "True" for kind in _FINISHED)
 
 
-def is_indexed(job: Obj) -> bool:
-    """Whether each completion has a number."""
-    return spec_of(job).get("completionMode") == "Indexed"
+def is_suspended(job: Obj) -> bool:
+    """Whether the Job waits."""
+    return bool(spec_of(job).get("suspend"))
 
 
-def index_of(pod: Obj) -> int | None:
-    """The number of the completion that the pod is for."""
-    value = annotation(pod, INDEX)
-    return int(value) if value is not None and value.isdigit() else None
+def parallelism_of(job: Obj) -> int:
+    """Pods that may run at one time."""
+    found = spec_of(job).get("parallelism")
+    return 1 if found is None else int(found)
 
 
-def wanted(job: Obj, count: Count) -> int:
+def wanted(job: Obj, tally: Tally) -> int:
     """How many pods should be active now."""
-    spec = spec_of(job)
-    if spec.get("suspend"):
+    if is_suspended(job):
         return 0
-    parallelism = int(spec.get("parallelism", 1))
-    completions = spec.get("completions")
-    if completions is None:
-        # A work queue: no more pods once one has succeeded.
-        return len(count.active) if count.succeeded else parallelism
-    done = len(count.done_indexes) if is_indexed(job) else count.succeeded
-    return max(min(parallelism, int(completions) - done), 0)
-
-
-def is_complete(job: Obj, count: Count) -> bool:
-    """Whether enough pods have succeeded."""
     completions = spec_of(job).get("completions")
     if completions is None:
-        return count.succeeded > 0 and not count.active
-    done = len(count.done_indexes) if is_indexed(job) else count.succeeded
-    return done >= int(completions)
+        # A work queue: no more pods once one has succeeded.
+        return len(tally.active) if tally.succeeded else parallelism_of(job)
+    return max(min(parallelism_of(job), int(completions) - tally.succeeded), 0)
 
 
-def missing_indexes(job: Obj, count: Count) -> Iterable[int]:
-    """Numbers of completions that neither succeeded nor have an active pod, the lowest first."""
-    taken = {index_of(p) for p in count.active}
-    for index in range(int(spec_of(job).get("completions") or 0)):
-        if index not in count.done_indexes and index not in taken:
-            yield index
+def ending(job: Obj, tally: Tally, *, late: bool) -> Ending | None:
+    """(condition, words, their fields) when the Job is over, for good or ill; what was decided before holds."""
+    spec = spec_of(job)
+    limit = spec.get("backoffLimit")
+    limit = LIMITS.job_backoff_limit if limit is None else int(limit)
+    if tally.verdict is not None:
+        return "FailureTarget", tally.verdict.words, dict(tally.verdict.fields)
+    if tally.failed > limit or _restarted_too_often(job, tally, limit):
+        return "FailureTarget", "job_backoff_limit", {}
+    if late:
+        return "FailureTarget", "job_deadline", {}
+    rule = success_rule(job, tally.done) if tally.indexed else None
+    if rule is not None:
+        return "SuccessCriteriaMet", "job_success_policy", {"index": rule}
+    completions = spec.get("completions")
+    if completions is None:
+        complete = tally.succeeded > 0 and not tally.active and not is_suspended(job)
+    else:
+        complete = tally.succeeded >= int(completions)
+    return ("SuccessCriteriaMet", "job_completions", {}) if complete else None
 
 
-def spans(indexes: set[int]) -> str:
-    """Numbers as Kubernetes writes them: 1,3-5."""
-    found: list[list[int]] = []
-    for index in sorted(indexes):
-        if found and index == found[-1][1] + 1:
-            found[-1][1] = index
-        else:
-            found.append([index, index])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+def _restarted_too_often(job: Obj, tally: Tally, limit: int) -> bool:
+    """With OnFailure the containers' restarts are failures."""
+    if ((spec_of(job).get("template") or {}).get("spec") or {}).get("restartPolicy") != "OnFailure":
+        return False
+    found = sum(restarts(pod) for pod in tally.active)
+    return found > 0 if limit == 0 else found >= limit
 
 
-def parse_spans(text: str) -> set[int]:
-    """The opposite of `spans`."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit():
-            found |= set(range(int(first), int(last or first) + 1))
-    return found
+def make(job: Obj, tally: Tally, conditions: Conditions) -> Obj:
+    """The whole status."""
+    old = status_of(job)
+    status: Obj = {k: old[k] for k in ("startTime", "completionTime") if k in old}
+    counts = {
+        "active": len(tally.active),
+        "succeeded": tally.counted["succeeded"],
+        "failed": tally.counted["failed"],
+    }
+    status |= {k: v for k, v in counts.items() if v}
+    status |= {"ready": tally.ready, "terminating": tally.terminating}
+    if tally.done:
+        status["completedIndexes"] = spans(tally.done)
+    uncounted = {outcome: sorted(uids) for outcome, uids in tally.uncounted.items() if uids}
+    if uncounted:
+        status["uncountedTerminatedPods"] = uncounted
+    if conditions.rows():
+        status["conditions"] = conditions.rows()
+    return status
 
 
-def with_conditions(job: Obj, status: Obj, *rows: tuple[str, str, str, str]) -> Obj:
-    """The status with conditions (type, status, reason, message) set; those that say the same keep their times."""
-    conditions = [dict(c) for c in status_of(job).get("conditions") or []]
-    for kind, value, reason, message in rows:
-        old = next((c for c in conditions if c.get("type") == kind), None)
-        if old is not None and (old.get("status"), old.get("reason")) == (value, reason):
-            continue
-        now = now_rfc3339()
-        made = {"type": kind, "status": value, "lastProbeTime": now, "lastTransitionTime": now}
-        made |= {k: v for k, v in (("reason", reason), ("message", message)) if v}
-        conditions = [c for c in conditions if c.get("type") != kind] + [made]
-    return {**status, "conditions": conditions} if conditions else status
+def say_suspended(job: Obj, conditions: Conditions) -> str:
+    """Sets the condition Suspended; the event about a change of it, "" when there is none."""
+    if is_suspended(job):
+        changed = conditions.put("Suspended", "True", "job_suspended", stamp="lastProbeTime")
+        return "JobSuspended" if changed else ""
+    if conditions.status("Suspended") == "True":
+        conditions.put("Suspended", "False", "job_resumed", stamp="lastProbeTime")
+        return "JobResumed"
+    return ""
+
+
+def clock_is_set() -> bool:
+    """Whether the wall clock tells a time that may be shown."""
+    return seconds_since(now_rfc3339()) is not None

@@ -5,7 +5,7 @@ So a slow watch never makes a controller create a pod twice or delete one too ma
 
 from collections.abc import Callable, Iterator
 
-from kube32.client.informer import Informer, Key, key_of, version_of
+from kube32.client.informer import Informer, Key, version_of
 from kube32.contract import resource_of
 from kube32.controllers.objects import Obj, is_deleting, uid_of
 
@@ -48,7 +48,7 @@ class OwnedPods:
         self._strays: dict[str, Obj] = {}
         self._owner_of: dict[str, str] = {}
         # Our writes that the watch has not shown: pods by uid, and uids.
-        self._created: dict[str, Obj] = {}
+        self._wrote: dict[str, Obj] = {}
         self._deleted: set[str] = set()
 
     def follow(self) -> Callable[[], None]:
@@ -59,13 +59,13 @@ class OwnedPods:
         """The owner's pods, those included that are being deleted (`is_going`)."""
         uid = uid_of(owner)
         found = dict(self._by_owner.get(uid, _NONE))
-        for pod_uid, pod in list(self._created.items()):
+        for pod_uid, pod in list(self._wrote.items()):
             if self._pods.version >= version_of(pod):
-                del self._created[pod_uid]  # the watch has passed it: it shows it, or it is gone again
+                del self._wrote[pod_uid]  # the watch has passed it: it shows it, or it is gone again
                 if pod_uid not in self._owner_of:
                     self._deleted.discard(pod_uid)
             elif self._reference(pod) == uid:
-                found.setdefault(pod_uid, pod)
+                found[pod_uid] = pod
         return list(found.values())
 
     def all(self) -> Iterator[Obj]:
@@ -83,14 +83,14 @@ class OwnedPods:
             if pod["metadata"].get("namespace") == namespace and not self.is_going(pod):
                 yield pod
 
-    def created(self, pod: Obj) -> None:
-        """We created this pod or changed its owner (the server's answer)."""
+    def wrote(self, pod: Obj) -> None:
+        """We created or changed this pod (the server's answer)."""
         if self._pods.version < version_of(pod):
-            self._created[uid_of(pod)] = pod
+            self._wrote[uid_of(pod)] = pod
 
     def deleted(self, pod: Obj) -> None:
         """We deleted this pod."""
-        if uid_of(pod) in self._owner_of or uid_of(pod) in self._created:
+        if uid_of(pod) in self._owner_of or uid_of(pod) in self._wrote:
             self._deleted.add(uid_of(pod))
 
     def _reference(self, pod: Obj) -> str:
@@ -109,7 +109,7 @@ class OwnedPods:
             self._forget(old)
         uid = uid_of(pod)
         if kind == "DELETED":
-            self._created.pop(uid, None)
+            self._wrote.pop(uid, None)
             self._forget(pod)
             return
         if is_deleting(pod):

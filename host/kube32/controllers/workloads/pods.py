@@ -92,7 +92,7 @@ class PodControl:
             if not is_closing(error):
                 self._events.event(owner, "FailedCreate", cause=error.message)
             raise
-        self._owned.created(made)
+        self._owned.wrote(made)
         if self._tells:
             self._events.event(owner, "SuccessfulCreate", pod=name_of(made))
         return made
@@ -130,7 +130,7 @@ class PodControl:
             except OSError:
                 self._unsure[uid_of(owner)] = unsure
                 raise
-            self._owned.created(found)
+            self._owned.wrote(found)
 
     def forget(self, owner: Obj) -> None:
         """The owner is gone."""
@@ -187,14 +187,16 @@ class PodControl:
         return uid_of(found) == uid_of(owner) and not is_deleting(found)
 
     async def _release(self, pod: Obj, owner: Obj) -> None:
-        references = [o for o in pod["metadata"].get("ownerReferences") or [] if o.get("uid") != uid_of(owner)]
+        references = [
+            o for o in pod["metadata"].get("ownerReferences") or [] if o.get("uid") != uid_of(owner)
+        ]
         await self._own(pod, references)
 
     async def _adopt(self, pod: Obj, owner: Obj) -> Obj | None:
         references = pod["metadata"].get("ownerReferences") or []
         adopted = await self._own(pod, [*references, owner_reference(owner, self._kind)])
         if adopted is not None:
-            self._owned.created(adopted)
+            self._owned.wrote(adopted)
         return adopted
 
     async def _own(self, pod: Obj, references: list[Obj]) -> Obj | None:

@@ -19,7 +19,7 @@ def replicas_of(deployment: Obj) -> int:
 
 def is_rolling(deployment: Obj) -> bool:
     """Whether pods are replaced some at a time."""
-    return (spec_of(deployment).get("strategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
+    return bool((spec_of(deployment).get("strategy") or {}).get("type") != "Recreate")
 
 
 def resolve(value: int | str | None, total: int, *, up: bool) -> int:

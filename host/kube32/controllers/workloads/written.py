@@ -16,8 +16,10 @@ class Written:
     def newest(self, seen: Obj) -> Obj:
         """The object of the watch, or our own newer one."""
         known = self._known.get(uid_of(seen))
-        if known is None or version_of(seen) >= version_of(known):
-            self._known.pop(uid_of(seen), None)
+        if known is None:
+            return seen
+        if version_of(seen) >= version_of(known):
+            del self._known[uid_of(seen)]
             return seen
         return known
 
