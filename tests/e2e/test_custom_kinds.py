@@ -107,7 +107,7 @@ def test_a_custom_kind_is_used_like_any_other(cluster: SimCluster, tmp_path: Pat
     assert "deleted" in kubectl("delete", "ct", NAME)
     kubectl("apply", "-f", str(obj))
     assert "deleted" in kubectl("delete", "crd", "crontabs.stable.example.com", "--timeout=20s")
-    assert "the server doesn't have a resource type" in kubectl("get", "crontabs", code=1)
+    assert "the server could not find the requested resource" in kubectl("get", "crontabs", code=1)
 
 
 def test_apply_on_the_server_knows_the_fields_of_a_custom_kind(cluster: SimCluster, tmp_path: Path) -> None:

@@ -44,16 +44,21 @@ async def test_a_pod_is_created_waited_for_labelled_read_and_deleted(api: Any) -
 
 async def test_a_watch_sees_each_change_once_and_in_order(api: Any) -> None:
     seen: list[tuple[str, str]] = []
-    done = asyncio.Event()
+    begun, done = asyncio.Event(), asyncio.Event()
+    marker = await ConfigMap({"metadata": {"name": "marker", "namespace": SPACE}}, api=api)
+    await marker.create()
 
     async def watch() -> None:
         async for kind, found in api.watch("configmaps", namespace=SPACE):
+            begun.set()
             if found.name.startswith("watched"):
                 seen.append((kind, str(found.raw.get("data", {}).get("n", ""))))
                 if kind == "DELETED":
                     done.set()
 
     task = asyncio.create_task(watch())
+    async with asyncio.timeout(30):
+        await begun.wait()
     made = await ConfigMap({"metadata": {"name": "watched", "namespace": SPACE}, "data": {"n": "0"}}, api=api)
     await made.create()
     for number in range(1, 6):

@@ -1,5 +1,6 @@
 """Request bodies: JSON, YAML and protobuf to objects. Bodies are hostile; refusals have Kubernetes' words."""
 
+import re
 from typing import Any, cast
 
 import orjson
@@ -56,11 +57,19 @@ def _parse_json(data: bytes) -> Any:
         raise ValueError(str(error)) from None
 
 
+def _without_colons(pattern: re.Pattern[str]) -> re.Pattern[str]:
+    return re.compile(f"(?![^:]*:)(?:{pattern.pattern})", pattern.flags)
+
+
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes reads it: dates stay text."""
+    """YAML as Kubernetes reads it: dates stay text, and so do numbers to the base 60 (12:30)."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - the class attribute that PyYAML reads
-        first: [(tag, pattern) for tag, pattern in rules if not tag.endswith(":timestamp")]
+        first: [
+            (tag, _without_colons(pattern) if tag.endswith((":int", ":float")) else pattern)
+            for tag, pattern in rules
+            if not tag.endswith(":timestamp")
+        ]
         for first, rules in yaml.CSafeLoader.yaml_implicit_resolvers.items()
     }
 

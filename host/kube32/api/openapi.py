@@ -61,9 +61,7 @@ def _names(catalog: Catalog) -> dict[str, tuple[str, str]]:
 
 
 def _document(catalog: Catalog, group: str, version: str) -> Document:
-    return catalog.derived(
-        ("openapi", version), lambda: document(_v3(catalog, group, version)), group=group
-    )
+    return catalog.derived(("openapi", version), lambda: document(_v3(catalog, group, version)), group=group)
 
 
 def _info() -> Object:

@@ -167,7 +167,9 @@ def _collection(
         if verb == "list" and watch and watch[0].lower() in ("1", "t", "true"):
             info.verb = "watch"
         selectors = query.get("fieldSelector", ())
-        if len(selectors) == 1:  # a second one is not looked at by lists: nothing may be allowed because of it
+        if (
+            len(selectors) == 1
+        ):  # a second one is not looked at by lists: nothing may be allowed because of it
             key, _, value = selectors[0].partition("=")
             if key == "metadata.name" and "," not in value:
                 info.selected_name = value.removeprefix("=")

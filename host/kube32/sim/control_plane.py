@@ -32,9 +32,7 @@ async def run_control_plane(options: SimOptions) -> None:
         loop = asyncio.get_running_loop()
         ca_pem = security.ca_pem if limits.profile == "sim" else ""
         controllers = Controllers(
-            ApiClient(
-                InProcessTransport(server, security.controller_token, loop, NAMES.agent_controllers)
-            ),
+            ApiClient(InProcessTransport(server, security.controller_token, loop, NAMES.agent_controllers)),
             limits,
             ca_pem,
         )

@@ -202,7 +202,7 @@ async def test_force_is_for_applies_only(api: Any, apply: Any) -> None:
         (b"- 1", "error decoding YAML: error unmarshaling JSON"),
         (b"", "cannot unmarshal nil into Go value"),
         (b"a: &a [x]\nb: [*a, *a]", "error decoding YAML: yaml: aliases are not read"),
-        (b"x: " + b"y" * 300_000, "at most 262144 are read; send JSON"),
+        (b"x: " + b"y" * 300_000, "at most 131072 are read; send JSON"),
         (
             config_map(datta={"k": "1"}),
             "failed to create typed patch object (default/a; /v1, Kind=ConfigMap): .datta: "
@@ -216,6 +216,12 @@ async def test_bodies_that_cannot_be_applied_are_refused(apply: Any, obj: Any, s
     refused = await apply(MAP, obj)
     assert refused.status == 400, refused.body
     assert said in refused.message
+
+
+async def test_yaml_is_read_as_kubernetes_reads_it(apply: Any) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {time: 12:30:59, day: 2026-01-01}\n"
+    made = await apply(MAP, body)
+    assert made.status == 201 and made.json["data"] == {"time": "12:30:59", "day": "2026-01-01"}
 
 
 async def test_deep_bodies_are_refused(apply: Any) -> None:

@@ -178,6 +178,32 @@ def test_entries_are_read_back_as_they_were_written(mine: dict[str, Any], theirs
     assert entries_of(stored(entries)) == entries
 
 
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["apply", "force", "update"]), st.sampled_from("abc"), CONFIGS), max_size=8
+)
+
+
+@given(STEPS)
+def test_whatever_happens_owners_own_what_is_there_and_appliers_have_what_they_applied(steps: Any) -> None:
+    obj: dict[str, Any] = {"metadata": {"name": "x"}}
+    owners: Owners = {}
+    for what, manager, config in steps:
+        if what == "update":
+            owners = engine.updated(NODE, obj, config, SCOPE, writer(manager), owners)
+            obj = config
+        else:
+            try:
+                obj, owners = apply(obj, config, owners, manager, force=what == "force")
+            except Conflicts:
+                continue
+            assert not field_sets.difference(values.applied(config, NODE), values.applied(obj, NODE))
+            (mine,) = (o for o in owners.values() if (o.manager, o.operation) == (manager, APPLY))
+            assert mine.fields == engine.owned(values.applied(config, NODE))
+        assert owns_only_what_is_there(obj, owners)
+        entries = entries_of(owners)
+        assert entries_of(given_entries(entries)) == entries
+
+
 def test_items_come_in_the_applied_order_and_others_keep_their_place() -> None:
     def spec(*names: str) -> dict[str, Any]:
         return {"metadata": {"name": "x"}, "spec": {"parts": [{"name": name} for name in names]}}

@@ -20,6 +20,7 @@ from kube32.api.apply import (
     reconcile,
 )
 from kube32.api.apply.engine import Conflicts, Scope, Writer
+from kube32.api.apply.field_sets import FieldSet
 from kube32.api.apply.nodes import Node
 from kube32.api.apply.owners import BEFORE_FIRST_APPLY, Owners
 from kube32.api.apply.values import NotTyped
@@ -152,10 +153,17 @@ class _Apply:
             return engine.apply(node, live, config, scope, writer, before, force=self._force)
         except Conflicts as conflicts:
             if writer.manager == last_applied.KUBECTL:
-                conflicts = conflicts.without(last_applied.allowed(live, node, scope))
+                conflicts = conflicts.without(self._client_side(live))
             if conflicts.found:
                 raise _refused(conflicts) from None
         return engine.apply(node, live, config, scope, writer, before, force=True)
+
+    def _client_side(self, live: Object) -> FieldSet:
+        """What kubectl owns by its client-side apply."""
+        resource = self._call.resource
+        return last_applied.allowed(
+            live, self._node, self._scope, lambda obj: rules.check_fields(resource, obj, "Ignore")
+        )
 
 
 def _refused(conflicts: Conflicts) -> ApiFailure:

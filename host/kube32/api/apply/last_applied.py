@@ -4,15 +4,17 @@ As in kube-apiserver, the manager "kubectl" may take the fields that the annotat
 annotation follows its server-side applies, so that either way of applying can come next.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
+from kube32.api import bodies
 from kube32.api.apply import values
 from kube32.api.apply.engine import Scope, owned
 from kube32.api.apply.field_sets import FieldSet, difference
 from kube32.api.apply.nodes import Node
-from kube32.api.apply.values import NotTyped
+from kube32.api.status import ApiFailure
 from kube32.contract import LIMITS
 
 Object = dict[str, Any]
@@ -20,17 +22,21 @@ KUBECTL = "kubectl"
 _ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def allowed(live: Object, node: Node, scope: Scope) -> FieldSet:
-    """The places that the annotation names and that still are as it says."""
+def allowed(live: Object, node: Node, scope: Scope, decode: Callable[[Object], object]) -> FieldSet:
+    """The places that the annotation names and that still are as it says. `decode` brings an object into the form
+    in which it is stored.
+    """
     text = _annotations(live).get(_ANNOTATION)
     try:
         last = orjson.loads(text) if text else None
         if not isinstance(last, dict):
             return {}
+        bodies.check_metadata(last)
+        decode(last)
         last = scope.of(last)
         changed, _ = values.compare(live, last, node)
         return difference(owned(values.applied(last, node)), changed)
-    except (ValueError, NotTyped, TypeError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError, ApiFailure):
         return {}
 
 

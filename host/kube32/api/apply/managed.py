@@ -51,7 +51,7 @@ def track_create(call: "Call", obj: Object) -> None:
     if not is_offered(call.limits):
         return
     if call.applied is not None:
-        meta[_FIELD] = call.applied
+        _set(meta, call.applied)
         return
     scope, writer = scope_of(call.resource, call.info.subresource), writer_of(call, options.manager_of(call))
     before = (_given(given) if given else None) or {}

@@ -1,6 +1,6 @@
 """ReplicaSets of a Deployment, for clients that ask for them: Deployments own their pods themselves.
 
-One for each template that the Deployment remembers (status.history) and for its present one.
+One for each template that the Deployment remembers (status.history).
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,6 @@ from typing import Any
 from kube32.api.computed.endpoints import derived_uid
 from kube32.api.computed.facts import PodFacts
 from kube32.contract import resource_of
-from kube32.formats.template_hash import template_hash
 
 Obj = dict[str, Any]
 _HASH_LABEL = "pod-template-hash"
@@ -18,43 +17,35 @@ _REVISION = "deployment.kubernetes.io/revision"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
 _MOST = "deployment.kubernetes.io/max-replicas"
 _CAUSE = "kubernetes.io/change-cause"
+_NOT_COPIED = (_CAUSE, _REVISION, "kubectl.kubernetes.io/last-applied-configuration")
 
 
 def replica_sets(deployment: Obj, pods: Iterable[PodFacts]) -> list[Obj]:
     """All ReplicaSets, by the Deployment's history."""
-    spec, status = deployment.get("spec") or {}, deployment.get("status") or {}
-    current = template_hash(spec.get("template") or {})
+    status = deployment.get("status") or {}
     rows = {row["hash"]: row for row in status.get("history") or []}
-    if current not in rows:
-        metadata = deployment["metadata"]
-        newest = max((int(r.get("revision") or 0) for r in rows.values()), default=0)
-        rows[current] = {
-            "hash": current,
-            "revision": newest + 1,
-            "template": spec.get("template") or {},
-            "createdAt": metadata.get("creationTimestamp"),
-            "changeCause": (metadata.get("annotations") or {}).get(_CAUSE, ""),
-        }
     by_hash: dict[str, list[PodFacts]] = {}
     for pod in pods:
         by_hash.setdefault(dict(pod.labels).get(_HASH_LABEL, ""), []).append(pod)
-    only = not any(p for h, found in by_hash.items() if h != current for p in found if _counts(p))
-    return [_replica_set(deployment, row, by_hash.get(h, []), h == current, only) for h, row in rows.items()]
+    return [_replica_set(deployment, row, by_hash.get(h, [])) for h, row in rows.items()]
 
 
 def _counts(pod: PodFacts) -> bool:
     return not pod.deleting and not pod.ended
 
 
-def _replica_set(deployment: Obj, row: Obj, pods: list[PodFacts], current: bool, only: bool) -> Obj:
+def _replica_set(deployment: Obj, row: Obj, pods: list[PodFacts]) -> Obj:
     resource, metadata, spec = resource_of("ReplicaSet"), deployment["metadata"], deployment.get("spec") or {}
     alive = [p for p in pods if _counts(p)]
     wanted = int(spec.get("replicas") or 0)
-    desired = wanted if current and only else len(alive)
+    desired = int(row.get("replicas") or 0)
     template = _labelled(row.get("template") or {}, row["hash"])
     labels = (template.get("metadata") or {}).get("labels") or {}
     ready = [p for p in alive if p.ready]
-    annotations = {
+    # kubectl rollout undo puts a ReplicaSet's annotations on the Deployment: it must not lose its own.
+    own = metadata.get("annotations") or {}
+    annotations = {k: v for k, v in own.items() if k not in _NOT_COPIED}
+    annotations |= {
         _REVISION: str(row.get("revision") or 1),
         _DESIRED: str(wanted),
         _MOST: str(_most(spec, wanted)),

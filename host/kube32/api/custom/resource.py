@@ -48,7 +48,6 @@ class CustomResource(Resource):
     selectable: tuple[str, ...] = ()
     definition: str = ""
     deprecation: str = ""
-    has_rules: bool = False
     since: int = 0
     seen: dict[str, Any] = field(default_factory=dict, repr=False)
 

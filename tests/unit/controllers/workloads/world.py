@@ -216,10 +216,17 @@ class World:
         await self.cell.set_status(
             pod, {"phase": phase, "containerStatuses": rows, "conditions": ready, **more}
         )
+        uid = pod["metadata"]["uid"]
+        await self.until(lambda: all(p["metadata"]["uid"] != uid for p in self.alive()))
 
     async def told(self, name: str = "echo") -> list[tuple[str, str]]:
         """(reason, message) of the events about an object."""
         return await self.cell.reasons(name)
+
+    @staticmethod
+    def now() -> float:
+        """The clock of the controllers."""
+        return asyncio.get_running_loop().time()
 
     async def close(self) -> None:
         """Stops watching."""
