@@ -328,7 +328,7 @@ def test_a_watch_that_sees_nothing_gets_a_bookmark_before_the_ring_turns_over(
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind)
+@pytest.mark.parametrize("resource", [r for r in RESOURCES if "watch" in r.verbs], ids=lambda r: r.kind)
 def test_initial_events_end_with_an_annotated_bookmark(api: Api, resource: Resource, form: str) -> None:
     headers = {"Accept": FORMS[form]}
     for namespace in ("", "kube-public"):

@@ -165,8 +165,23 @@ def test_a_pod_of_a_deployment_moves_ten_times_and_none_is_added(space: Space) -
     assert conditions["Progressing"] == "NewReplicaSetAvailable"
 
 
+def entry_job(name: str, beats: int = 1, **spec: Any) -> str:
+    """The manifest of a Job whose pods end after some beats."""
+    environment = [{"name": "BEATS", "value": str(beats)}]
+    container = {"name": "main", "image": "wasm://entry", "env": environment}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return json.dumps(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"template": template, **spec},
+        }
+    )
+
+
 def test_a_job_runs_to_its_end(space: Space) -> None:
-    space("create", "job", "once", "--image=wasm://entry")
+    space("apply", "-f", "-", stdin=entry_job("once"))
     space("wait", "--for=condition=complete", "job/once", "--timeout=60s")
     row = space("get", "job", "once").splitlines()[1].split()
     assert row[:3] == ["once", "Complete", "1/1"]
@@ -174,33 +189,32 @@ def test_a_job_runs_to_its_end(space: Space) -> None:
     assert "1 Succeeded" in text and "Job completed" in text
     pod = space.json("pods", "-l", "job-name=once")["items"][0]
     assert pod["status"]["phase"] == "Succeeded" and not pod["metadata"].get("finalizers")
-    assert space("logs", "job/once").strip()
+    assert space("logs", "job/once").strip() == "beat 1"
     space("delete", "job", "once", "--timeout=30s")
     space.cluster.until("no pods", lambda: not space.json("pods", "-l", "job-name=once")["items"])
 
 
-def test_each_pod_of_an_indexed_job_reads_its_number(space: Space) -> None:
-    manifest = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "numbers"},
-        "spec": {
-            "completions": 3,
-            "parallelism": 3,
-            "completionMode": "Indexed",
-            "ttlSecondsAfterFinished": 3,
-            "template": {
-                "spec": {
-                    "restartPolicy": "Never",
-                    "containers": [{"name": "main", "image": "wasm://entry"}],
-                }
-            },
-        },
-    }
-    space("apply", "-f", "-", stdin=json.dumps(manifest))
+def test_an_indexed_job_does_each_index_and_goes_after_its_time(space: Space) -> None:
+    spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "ttlSecondsAfterFinished": 3}
+    space("apply", "-f", "-", stdin=entry_job("numbers", **spec))
     space("wait", "--for=condition=complete", "job/numbers", "--timeout=60s")
     assert space.json("job", "numbers")["status"]["completedIndexes"] == "0-2"
     space("wait", "--for=delete", "job/numbers", "--timeout=30s")
+
+
+def test_a_job_that_takes_too_long_fails_and_ends_its_pods(space: Space) -> None:
+    space("apply", "-f", "-", stdin=entry_job("long", beats=0, activeDeadlineSeconds=2))
+    space("wait", "--for=condition=failed", "job/long", "--timeout=60s")
+    assert "DeadlineExceeded" in space("describe", "job", "long")
+    space.cluster.until("no pods", lambda: not space.json("pods", "-l", "job-name=long")["items"])
+
+
+def test_a_job_is_suspended_and_resumed(space: Space) -> None:
+    space("apply", "-f", "-", stdin=entry_job("held", beats=2, suspend=True))
+    space("wait", "--for=condition=suspended", "job/held", "--timeout=30s")
+    assert not space.json("pods", "-l", "job-name=held")["items"]
+    space("patch", "job", "held", "-p", '{"spec": {"suspend": false}}')
+    space("wait", "--for=condition=complete", "job/held", "--timeout=60s")
 
 
 def test_a_daemon_set_runs_on_every_node_and_restarts_one_after_the_other(space: Space) -> None:

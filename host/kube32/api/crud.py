@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from kube32.api import admission, bodies, claims, metadata, namespaces, rules, tables
+from kube32.api import admission, bodies, claims, metadata, namespaces, new_objects, rules, services, tables
 from kube32.api.apply import managed
 from kube32.api.custom.resource import CustomResource
 from kube32.api.http import Request, Response, UserInfo
@@ -240,10 +240,15 @@ def create(call: Call, obj: Object) -> Entry:
     if resource.builtin == "PersistentVolumeClaim":
         claims.prepare_create(obj)
     rules.default(resource, obj)
+    if resource.builtin == "Job":
+        admission.generate_selector(obj)
     managed.track_create(call, obj)
+    new_objects.complete(call.store, resource, obj)
     if resource.builtin == "Pod":
         admission.pin_module(obj, call.server.modules)
     call.warnings.extend(rules.validate_create(resource, obj, call.server.catalog))
+    if resource.builtin == "Service":
+        services.allocate(call.store, obj)
     call.server.security.admit(call.user, call.info, None, obj)
     name = obj["metadata"]["name"]
     key = resource.object_key(namespace, name)
@@ -269,8 +274,12 @@ def replace(call: Call, current: Entry, new: Object) -> Entry:
     if resource.builtin == "Namespace" and call.info.subresource != "finalize":
         namespaces.keep_finalizers(new, old)
     rules.default(resource, new)
+    if resource.builtin == "Service":
+        services.prepare_update(old, new)
     managed.track_update(call, old, new)
     call.warnings.extend(rules.validate_update(resource, old, new, call.server.catalog))
+    if resource.builtin == "Service":
+        services.allocate(call.store, new, old)
     metadata.count_generation(resource, old, new)
     call.server.security.admit(call.user, call.info, old, new)
     if dry_run:

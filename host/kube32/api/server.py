@@ -11,6 +11,7 @@ from kube32.api import (
     delete,
     discovery,
     get,
+    ingress_classes,
     join,
     metrics,
     modules,
@@ -23,6 +24,7 @@ from kube32.api import (
     routes,
     scale,
     service_proxy,
+    services,
     topics,
     update,
     watch,
@@ -115,8 +117,10 @@ class ApiServer:
         security.bind(store)
 
     async def start(self) -> None:
-        """Makes the namespaces that every cluster has; /readyz is ok from then on."""
+        """Makes the objects that every cluster has; /readyz is ok from then on."""
         namespaces.bootstrap(self.store)
+        services.bootstrap(self.store)
+        ingress_classes.bootstrap(self.store)
         self.custom_kinds.start()
         self.security.bootstrap()
         self._ready = True

@@ -6,6 +6,7 @@ The order for a write: check_fields (400), default, validate_create or validate_
 
 from kube32.api.admission.defaults import default, qos_class
 from kube32.api.admission.fields import check_fields
+from kube32.api.admission.kinds.workloads import generate_selector
 from kube32.api.admission.modules import ModuleLookup, pin_module
 from kube32.api.admission.validate import validate_create, validate_update
 
@@ -13,6 +14,7 @@ __all__ = [
     "ModuleLookup",
     "check_fields",
     "default",
+    "generate_selector",
     "pin_module",
     "qos_class",
     "validate_create",

@@ -45,7 +45,9 @@ def selects(selector: Object, labels: dict[str, str]) -> bool:
 
 
 def _holds(rule: Object, labels: dict[str, str]) -> bool:
-    key, operator, values = rule.get("key", ""), rule.get("operator", ""), rule.get("values") or []
+    key: str = rule.get("key", "")
+    operator: str = rule.get("operator", "")
+    values: list[str] = rule.get("values") or []
     if operator == "In":
         return labels.get(key) in values
     if operator == "NotIn":

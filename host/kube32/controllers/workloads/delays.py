@@ -24,6 +24,12 @@ class Delays(Generic[K]):
             delay = 0.0
         self._known[key] = min(max(delay * 2, self._first_s), self._most_s), now
 
+    def at(self, key: K, failures: int) -> None:
+        """There have been so many failures; when that is news, the last was now."""
+        delay = min(self._first_s * 2.0 ** min(failures - 1, 30), self._most_s) if failures > 0 else 0.0
+        if self._known.get(key, (None, 0.0))[0] != delay:
+            self._known[key] = delay, asyncio.get_running_loop().time()
+
     def wait(self, key: K) -> float:
         """Seconds until the next try."""
         delay, since = self._known.get(key, (0.0, 0.0))

@@ -25,6 +25,7 @@ from kube32.controllers.workloads.conditions import Conditions
 from kube32.controllers.workloads.delays import Delays
 from kube32.controllers.workloads.held import Held
 from kube32.controllers.workloads.job_finalizers import Finalizers
+from kube32.controllers.workloads.job_index_failures import limit_of
 from kube32.controllers.workloads.job_indexes import index_of
 from kube32.controllers.workloads.job_pods import indexes_to_create, job_pod, out_of_place
 from kube32.controllers.workloads.job_tally import (
@@ -44,6 +45,7 @@ from kube32.controllers.workloads.written import Written
 
 _KIND = "Job"
 _MANAGER = "kubernetes.io/job-controller"
+_ALL = -1
 
 
 @dataclass(slots=True)
@@ -94,7 +96,8 @@ class JobController:
         self._later = Later(self._queue.add)
         # By uid: when a Job began on our own clock, so that a wall clock that jumps ends none.
         self._began: dict[str, float] = {}
-        self._delays: Delays[str] = Delays(
+        # After failures: of a Job (_ALL), or of an index.
+        self._delays: Delays[tuple[str, int]] = Delays(
             limits.job_backoff_initial_ms / 1000, limits.job_backoff_max_ms / 1000
         )
 
@@ -122,7 +125,7 @@ class JobController:
         key = key_of(job)
         if old is not None and (kind == "DELETED" or uid_of(old) != uid_of(job)):
             self._began.pop(uid_of(old), None)
-            self._delays.forget(lambda uid: uid == uid_of(old))
+            self._delays.forget(lambda known: known[0] == uid_of(old))
             self._written.forget(uid_of(old))
             self._control.forget(old)
         if kind == "DELETED":
@@ -153,18 +156,20 @@ class JobController:
             return
         await self._control.settle(job)
         pods = await self._control.claim(job, lambda _: True)
-        step = _Step(job, tally(job, pods, self._held, self._owned.is_going), Conditions(status_of(job)))
+        step = _Step(job, Tally(), Conditions(status_of(job)))
+        step.found = tally(job, pods, self._held, self._owned.is_going, over=bool(step.over))
         left = self._start(step)
         if not step.over:
             self._decide(step, late=left == 0)
+            if step.over:
+                step.found = tally(job, pods, self._held, self._owned.is_going, over=True)
         told = "" if step.over else job_status.say_suspended(job, step.conditions)
         if told == "JobResumed":
             self._start(step, again=True)
         await self._write(step)
         if told:
             self._events.event(step.job, told)
-        self._delay(step)
-        self._later.set(key, [left, self._delays.wait(uid_of(job))])
+        self._later.set(key, [left, *self._delay(step)])
         await self._count(step)
         await self._adjust(step)
 
@@ -192,13 +197,18 @@ class JobController:
             kind, words, fields = ending
             step.conditions.put(kind, "True", words, fields, stamp="lastProbeTime")
 
-    def _delay(self, step: _Step) -> None:
-        """After failures new pods wait; a success ends that."""
+    def _delay(self, step: _Step) -> list[float]:
+        """After failures new pods wait, a success ends that; how long they do."""
         uid = uid_of(step.job)
+        if limit_of(step.job) is not None:
+            for index, count in step.found.failures.counts.items():
+                self._delays.at((uid, index), count)
+            return [self._delays.wait((uid, index)) for index in step.found.failures.counts]
         if step.found.succeeded > step.succeeded:
-            self._delays.forget(lambda known: known == uid)
+            self._delays.forget(lambda known: known[0] == uid)
         for _ in step.found.fresh:
-            self._delays.more(uid)
+            self._delays.more((uid, _ALL))
+        return [self._delays.wait((uid, _ALL))]
 
     async def _count(self, step: _Step) -> None:
         """Pods whose end is written down lose their finalizer and move into the counts."""
@@ -246,26 +256,28 @@ class JobController:
         missing = wanted - len(rest)
         if replaces_failed_only(job):
             missing -= found.terminating
-        if missing <= 0 or self._delays.wait(uid_of(job)) > 0:
+        if missing <= 0 or self._delays.wait((uid_of(job), _ALL)) > 0:
             return
         try:
-            await in_batches([partial(self._create, job, i) for i in self._indexes(job, found, missing)])
+            counts = found.failures.counts
+            indexes = self._indexes(job, found, missing)
+            await in_batches([partial(self._create, job, i, counts.get(i or 0, 0)) for i in indexes])
         except ApiError as error:
             if not is_closing(error):
                 raise
 
-    @staticmethod
-    def _indexes(job: Obj, found: Tally, missing: int) -> Iterator[int | None]:
+    def _indexes(self, job: Obj, found: Tally, missing: int) -> Iterator[int | None]:
         """What the new pods are for: indexes, or nothing in particular."""
         if not is_indexed(job):
             yield from [None] * missing
             return
         taken = {index_of(pod) for pod in found.active}
+        taken |= {i for i in found.failures.counts if self._delays.wait((uid_of(job), i)) > 0}
         yield from indexes_to_create(job, found, taken, missing)
 
-    async def _create(self, job: Obj, index: int | None) -> None:
+    async def _create(self, job: Obj, index: int | None, failures: int) -> None:
         pod = self._control.pod_of(job, spec_of(job)["template"], f"{name_of(job)}-", {})
-        await self._control.create(job, job_pod(job, pod, index))
+        await self._control.create(job, job_pod(job, pod, index, failures))
 
     async def _end_pods(self, job: Obj, pods: list[Obj], *, counted: bool) -> None:
         """Deletes pods; those that are not to be counted as failed lose their finalizer first."""

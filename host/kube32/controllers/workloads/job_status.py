@@ -3,12 +3,14 @@
 from kube32.contract import LIMITS
 from kube32.controllers.objects import Obj, now_rfc3339, seconds_since, spec_of, status_of
 from kube32.controllers.workloads.conditions import Conditions
+from kube32.controllers.workloads.job_index_failures import limit_of, words_of
 from kube32.controllers.workloads.job_indexes import spans
 from kube32.controllers.workloads.job_policy import success_rule
 from kube32.controllers.workloads.job_tally import Tally
 from kube32.controllers.workloads.order import restarts
 
 _FINISHED = ("Complete", "Failed")
+_UNBOUNDED = 1 << 31
 # What is decided first, and what it becomes when all pods have ended.
 TARGETS = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 Ending = tuple[str, str, dict[str, object]]
@@ -39,20 +41,23 @@ def wanted(job: Obj, tally: Tally) -> int:
     if completions is None:
         # A work queue: no more pods once one has succeeded.
         return len(tally.active) if tally.succeeded else parallelism_of(job)
-    return max(min(parallelism_of(job), int(completions) - tally.succeeded), 0)
+    missing = int(completions) - tally.succeeded - len(tally.failed_indexes)
+    return max(min(parallelism_of(job), missing), 0)
 
 
 def ending(job: Obj, tally: Tally, *, late: bool) -> Ending | None:
     """(condition, words, their fields) when the Job is over, for good or ill; what was decided before holds."""
     spec = spec_of(job)
-    limit = spec.get("backoffLimit")
-    limit = LIMITS.job_backoff_limit if limit is None else int(limit)
+    limit = _limit_of(job)
     if tally.verdict is not None:
         return "FailureTarget", tally.verdict.words, dict(tally.verdict.fields)
     if tally.failed > limit or _restarted_too_often(job, tally, limit):
         return "FailureTarget", "job_backoff_limit", {}
     if late:
         return "FailureTarget", "job_deadline", {}
+    words = words_of(job, len(tally.failed_indexes), tally.succeeded)
+    if words:
+        return "FailureTarget", words, {}
     rule = success_rule(job, tally.done) if tally.indexed else None
     if rule is not None:
         return "SuccessCriteriaMet", "job_success_policy", {"index": rule}
@@ -62,6 +67,14 @@ def ending(job: Obj, tally: Tally, *, late: bool) -> Ending | None:
     else:
         complete = tally.succeeded >= int(completions)
     return ("SuccessCriteriaMet", "job_completions", {}) if complete else None
+
+
+def _limit_of(job: Obj) -> int:
+    """How many pods may fail; without a limit as many as their indexes may, when that is what is measured."""
+    limit = spec_of(job).get("backoffLimit")
+    if limit is None:
+        return LIMITS.job_backoff_limit if limit_of(job) is None else _UNBOUNDED
+    return int(limit)
 
 
 def _restarted_too_often(job: Obj, tally: Tally, limit: int) -> bool:
@@ -85,6 +98,8 @@ def make(job: Obj, tally: Tally, conditions: Conditions) -> Obj:
     status |= {"ready": tally.ready, "terminating": tally.terminating}
     if tally.done:
         status["completedIndexes"] = spans(tally.done)
+    if tally.failed_indexes:
+        status["failedIndexes"] = spans(tally.failed_indexes)
     uncounted = {outcome: sorted(uids) for outcome, uids in tally.uncounted.items() if uids}
     if uncounted:
         status["uncountedTerminatedPods"] = uncounted

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kube32.contract import NAMES
 from kube32.controllers.objects import Obj, is_deleting, is_finished, is_true, spec_of, status_of, uid_of
 from kube32.controllers.workloads.held import Held
+from kube32.controllers.workloads.job_index_failures import IndexFailures, look_at
 from kube32.controllers.workloads.job_indexes import index_of, parse_spans
 from kube32.controllers.workloads.job_policy import Verdict, judge
 
@@ -45,6 +46,8 @@ class Tally:
     uncounted: dict[str, set[str]] = field(default_factory=lambda: {"succeeded": set(), "failed": set()})
     counted: dict[str, int] = field(default_factory=lambda: {"succeeded": 0, "failed": 0})
     done: set[int] = field(default_factory=set)
+    failed_indexes: set[int] = field(default_factory=set)
+    failures: IndexFailures = field(default_factory=IndexFailures)
     indexed: bool = False
     verdict: Verdict | None = None
 
@@ -69,16 +72,24 @@ class Tally:
             self.counted["succeeded"] = len(self.done)
 
 
-def tally(job: Obj, pods: list[Obj], held: Held, is_going: Callable[[Obj], bool]) -> Tally:
-    """Counts the Job's pods."""
+def tally(
+    job: Obj, pods: list[Obj], held: Held, is_going: Callable[[Obj], bool], *, over: bool = False
+) -> Tally:
+    """Counts the Job's pods; all of them when the Job is `over`."""
     status, indexed = status_of(job), is_indexed(job)
     made = Tally(indexed=indexed)
     completions = int(spec_of(job).get("completions") or _UNBOUNDED)
-    made.done = parse_spans(str(status.get("completedIndexes") or ""), completions) if indexed else set()
+    if indexed:
+        made.done = parse_spans(str(status.get("completedIndexes") or ""), completions)
+        made.failed_indexes = parse_spans(str(status.get("failedIndexes") or ""), completions)
     for outcome in made.counted:
         made.counted[outcome] = int(status.get(outcome) or 0)
         waiting = (status.get("uncountedTerminatedPods") or {}).get(outcome)
         made.uncounted[outcome] = {str(uid) for uid in waiting or []}
+    if indexed:
+        _look_at_indexes(job, pods, made, held)
+        if over:
+            made.failures.kept.clear()
     for pod in pods:
         _look_at(job, pod, made, held, is_going)
     known = {uid_of(p) for p in pods if has_finalizer(p)}
@@ -86,15 +97,31 @@ def tally(job: Obj, pods: list[Obj], held: Held, is_going: Callable[[Obj], bool]
     return made
 
 
+def _look_at_indexes(job: Obj, pods: list[Obj], made: Tally, held: Held) -> None:
+    outcomes = [(pod, _outcome(job, pod, _has_finished(pod, held))) for pod in pods]
+    taken: set[int | None] = {*made.done, *made.failed_indexes}
+    taken |= {index_of(pod) for pod, outcome in outcomes if outcome != "failed"}
+    failed = [pod for pod, outcome in outcomes if outcome == "failed" and has_finalizer(pod)]
+    made.failures = look_at(job, failed, taken)
+    made.failed_indexes |= made.failures.over
+
+
+def _has_finished(pod: Obj, held: Held) -> bool:
+    """Whether the pod has ended; one that was deleted without grace waits for nothing but its finalizers."""
+    if is_deleting(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0:
+        return True
+    return is_finished(pod) and not held.is_active(pod)
+
+
 def _look_at(job: Obj, pod: Obj, made: Tally, held: Held, is_going: Callable[[Obj], bool]) -> None:
-    finished = is_finished(pod) and not held.is_active(pod)
+    finished = _has_finished(pod, held)
     if is_going(pod):
         made.terminating += not finished
     elif not finished:
         made.active.append(pod)
         made.ready += is_true(pod, "Ready")
     outcome = _outcome(job, pod, finished)
-    if not outcome or not has_finalizer(pod):
+    if not outcome or not has_finalizer(pod) or uid_of(pod) in made.failures.kept:
         return
     made.ended.append(pod)
     if any(uid_of(pod) in waiting for waiting in made.uncounted.values()):

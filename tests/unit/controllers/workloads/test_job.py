@@ -299,3 +299,48 @@ async def test_a_job_of_another_manager_is_left_alone(world: World) -> None:
     await world.create(job("own"))
     await world.until(lambda: world.alive(work="own"))
     assert not world.pods(work="work") and not world.status("Job", "work")
+
+
+async def test_an_index_that_fails_too_often_leaves_the_others_to_go_on(world: World) -> None:
+    await quickly(world)
+    await world.create(job(completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=1))
+    await active(world, 3)
+
+    def of(index: int) -> list[Obj]:
+        return [p for p in running_pods(world) if p["metadata"]["name"].startswith(f"work-{index}-")]
+
+    for failures in range(2):
+        pod = (await world.until(lambda: of(1)))[0]
+        assert pod["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] == str(failures)
+        await world.finish(pod, "Failed", 1)
+    await world.until(lambda: world.status("Job", "work").get("failedIndexes") == "1")
+    assert len(of(0)) == len(of(2)) == 1
+    await world.finish(of(0)[0])
+    await world.finish(of(2)[0])
+    status = await over(world, "Failed")
+    failed = next(c for c in status["conditions"] if c["type"] == "Failed")
+    assert (failed["reason"], failed["message"]) == ("FailedIndexes", "Job has failed indexes")
+    assert (status["completedIndexes"], status["failedIndexes"]) == ("0,2", "1")
+    assert (status["succeeded"], status["failed"]) == (2, 2)
+    await world.until(lambda: all(FINALIZER not in p["metadata"].get("finalizers", []) for p in world.pods()))
+
+
+async def test_a_rule_may_give_up_an_index_at_once_and_too_many_of_them_the_job(world: World) -> None:
+    rules = [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [9]}}]
+    await world.create(
+        job(
+            completions=3,
+            parallelism=3,
+            completionMode="Indexed",
+            backoffLimitPerIndex=5,
+            maxFailedIndexes=1,
+            podFailurePolicy={"rules": rules},
+        )
+    )
+    pods = await active(world, 3)
+    for pod in pods[:2]:
+        await world.finish(pod, "Failed", 9)
+    status = await over(world, "Failed")
+    failed = next(c for c in status["conditions"] if c["type"] == "Failed")
+    assert failed["reason"] == "MaxFailedIndexesExceeded" and status["failedIndexes"] == "0-1"
+    await world.until(lambda: not world.alive(work="work"))

@@ -127,12 +127,12 @@ _LEGACY_UID, _LEGACY_NAME = "controller-uid", "job-name"
 
 def generate_selector(job: Object) -> None:
     """Gives a new Job the selector of its own pods, and its template their labels, as kube-apiserver does."""
-    spec: Object = job.get("spec") if isinstance(job.get("spec"), dict) else {}  # type: ignore[assignment]
+    spec = _spec(job)
     template = spec.get("template")
     if spec.get("manualSelector") or template is None:
         return
-    meta = job["metadata"]
-    labels: Object = dict(_labels(spec))
+    meta, before = job["metadata"], _labels(spec)
+    labels = dict(before)
     for own, legacy, value in (
         (CONTROLLER_UID, _LEGACY_UID, meta["uid"]),
         (JOB_NAME, _LEGACY_NAME, meta["name"]),
@@ -140,6 +140,8 @@ def generate_selector(job: Object) -> None:
         labels.setdefault(own, value)
         labels.setdefault(legacy, value)
     template.setdefault("metadata", {})["labels"] = labels
+    if (meta.get("labels") or {}) == before:
+        meta["labels"] = dict(labels)
     selector = spec.setdefault("selector", {})
     selector.setdefault("matchLabels", {}).setdefault(CONTROLLER_UID, meta["uid"])
 
