@@ -44,9 +44,15 @@ spec:
     - host: web.example
       http:
         paths:
-          - path: /count
+          - path: /
             pathType: Prefix
             backend: {service: {name: web, port: {name: http}}}
+    - host: only.example
+      http:
+        paths:
+          - path: /count
+            pathType: Prefix
+            backend: {service: {name: web, port: {number: 80}}}
 """
 
 
@@ -104,7 +110,7 @@ def _listener(cluster: SimCluster, node: str) -> tuple[str, int]:
 def _answers(found: Reach) -> bool:
     try:
         return (
-            found.ask(found.ingress, "/count", "web.example")[0] == 200
+            found.ask(found.ingress, "/", "web.example")[0] == 200
             and found.ask(("127.0.0.1", found.node_port))[0] == 200
         )
     except OSError:
@@ -124,23 +130,25 @@ def test_a_node_port_goes_round_all_pods(reach: Reach) -> None:
     assert counts[1::2] == list(range(counts[1], counts[1] + 3))
 
 
-def test_the_ingress_takes_its_host_and_path_and_no_other(reach: Reach) -> None:
-    assert reach.ask(reach.ingress, "/count/more?x=1", "web.example:8080")[0] == 200
-    for path, host in (("/other", "web.example"), ("/count", "other.example"), ("/counting", "web.example")):
+def test_the_ingress_takes_its_hosts_and_paths_and_no_others(reach: Reach) -> None:
+    assert reach.ask(reach.ingress, "/?x=1", "web.example:8080")[0] == 200
+    # The pod itself knows no such path: the request has reached it.
+    assert reach.ask(reach.ingress, "/count/more", "only.example") == (404, b"no such path\n")
+    for path, host in (("/", "only.example"), ("/counting", "only.example"), ("/", "other.example")):
         status, text = reach.ask(reach.ingress, path, host)
         assert (status, text) == (404, f"no rule of an Ingress takes {host}{path}\n".encode())
 
 
 def test_every_node_with_a_listener_serves_the_ingress_and_says_where(reach: Reach) -> None:
     control = _listener(reach.cluster, "control")
-    assert reach.ask(control, "/count", "web.example")[0] == 200
+    assert reach.ask(control, "/", "web.example")[0] == 200
     status = reach.cluster.get("ingress", "web", "-n", SPACE)["status"]["loadBalancer"]["ingress"]
     assert sorted(row["ports"][0]["port"] for row in status) == sorted((control[1], reach.ingress[1]))
 
 
 @pytest.mark.parametrize("host", [f"web.{SPACE}.svc", f"web.{SPACE}.svc.cluster.local:80"])
 def test_a_service_is_reached_by_its_name(reach: Reach, host: str) -> None:
-    assert reach.ask(reach.ingress, "/anything", host)[0] == 200
+    assert reach.ask(reach.ingress, "/", host)[0] == 200
 
 
 def test_the_service_proxy_goes_round_and_knows_its_ports(reach: Reach) -> None:
@@ -162,7 +170,7 @@ def test_no_request_is_lost_while_pods_move(reach: Reach) -> None:
     stop, faults = threading.Event(), []
 
     def client(number: int) -> None:
-        target = (where, "", "/") if number % 2 else (reach.ingress, "web.example", "/count")
+        target = (where, "", "/") if number % 2 else (reach.ingress, "web.example", "/")
         while not stop.is_set():
             try:
                 status, text = reach.ask(target[0], target[2], target[1])
@@ -206,7 +214,7 @@ def test_pods_of_the_own_node_are_served_without_the_control_plane(reach: Reach)
     here = [p for p in pods(cluster) if p["spec"]["nodeName"] == "node-a"]
     if not here:
         cluster.cli("-n", SPACE, "move", pods(cluster)[0]["metadata"]["name"], "--to", "node-a")
-    cluster.until("the routes follow", lambda: reach.ask(reach.ingress, "/count", "web.example")[0] == 200)
+    cluster.until("the routes follow", lambda: reach.ask(reach.ingress, "/", "web.example")[0] == 200)
     cluster.processes["control"].stop()
     for _ in range(4):
-        assert reach.ask(reach.ingress, "/count", "web.example")[0] == 200
+        assert reach.ask(reach.ingress, "/", "web.example")[0] == 200

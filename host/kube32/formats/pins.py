@@ -10,7 +10,7 @@ from typing import Any
 from kube32.contract import NAMES
 
 _FIRST: str = NAMES.ann_wasm_sha256
-_OTHER: str = NAMES.ann_container_sha256_prefix
+_OTHER: str = NAMES.container_sha256_prefix
 
 
 def is_pin(annotation: str) -> bool:

@@ -47,10 +47,14 @@ Obj = dict[str, Any]
 class Watch:
     """An open watch and what it has told."""
 
-    def __init__(self, plural: str, response: Response, start: dict[str, Obj], since: int) -> None:
+    def __init__(
+        self, plural: str, response: Response, start: dict[str, Obj], since: int, listed: int = 0
+    ) -> None:
         self.plural = plural
         self.state = dict(start)
         self.since = since
+        # A watch that begins with what is there tells that in the order of the keys.
+        self.listed = listed
         self.expired = False
         self.body: Any = response.body
 
@@ -72,8 +76,11 @@ class Watch:
             self.expired = True
             return
         version, name = int(obj["metadata"]["resourceVersion"]), obj["metadata"]["name"]
-        assert version > self.since, f"{kind} of {name} at {version} after {self.since}"
-        self.since = version
+        if version > self.listed:
+            assert version > self.since, f"{kind} of {name} at {version} after {self.since}"
+            self.since = version
+        else:
+            assert kind == "ADDED"
         if kind == "ADDED":
             assert name not in self.state
         else:
@@ -90,7 +97,8 @@ class Machine:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
         self.api = Api(server)
-        self.known: dict[str, dict[str, Obj]] = {plural: {} for plural in KINDS}
+        # Service kubernetes is there from the start.
+        self.known = self.listed(self.stored())
         self.past: list[tuple[int, dict[str, dict[str, Obj]]]] = []
         self.watches: list[Watch] = []
 
@@ -195,7 +203,7 @@ class Machine:
         if query.endswith(str(version)) and since in ("now", "old"):
             self.watches.append(Watch(plural, response, start[plural], version))
         else:
-            self.watches.append(Watch(plural, response, {}, 0))
+            self.watches.append(Watch(plural, response, {}, 0, now))
 
     async def finish(self) -> None:
         """Everything was told, and a list says the same as all GETs."""

@@ -105,6 +105,9 @@ async def test_a_token_bound_to_a_pod_ends_with_it(api: Any, robot: Person) -> N
 
 async def test_a_token_is_bound_to_nothing_that_is_not_there(api: Any, robot: Person) -> None:
     await api.create(
+        f"{NS}/serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "x"}}
+    )
+    await api.create(
         f"{NS}/pods", {**POD, "metadata": {"name": "q"}, "spec": {**POD["spec"], "serviceAccountName": "x"}}
     )
     for reference, code in (

@@ -97,7 +97,7 @@ def slices(service: Obj, pods: Iterable[PodFacts]) -> list[Obj]:
     for ports, found in sorted(groups.items()):
         for start in range(0, max(len(found), 1), _SLICE_ENDPOINTS):
             rows = found[start : start + _SLICE_ENDPOINTS]
-            made.append(_slice(service, len(made), rows, _ports(ports)))
+            made.append(_slice(service, len(made), rows, _slice_ports(ports)))
     return made
 
 
@@ -182,6 +182,11 @@ def _reference(pod: PodFacts) -> Obj:
 
 def _ports(ports: tuple[Port, ...]) -> list[Obj]:
     return [_without_empty({"name": n, "port": number, "protocol": p}) for n, p, number in sorted(ports)]
+
+
+def _slice_ports(ports: tuple[Port, ...]) -> list[Obj]:
+    # A name is always there, also an empty one: kubectl describe relies on it.
+    return [{"name": n, "port": number, "protocol": p} for n, p, number in sorted(ports)]
 
 
 def _in_order(pods: Iterable[PodFacts]) -> list[PodFacts]:

@@ -10,6 +10,7 @@ from typing import Any
 from kube32.api.computed.endpoints import derived_uid
 from kube32.api.computed.facts import PodFacts
 from kube32.contract import resource_of
+from kube32.formats.template_hash import template_hash
 
 Obj = dict[str, Any]
 _HASH_LABEL = "pod-template-hash"
@@ -23,7 +24,11 @@ _NOT_COPIED = (_CAUSE, _REVISION, "kubectl.kubernetes.io/last-applied-configurat
 def replica_sets(deployment: Obj, pods: Iterable[PodFacts]) -> list[Obj]:
     """All ReplicaSets, by the Deployment's history."""
     status = deployment.get("status") or {}
+    template = (deployment.get("spec") or {}).get("template") or {}
     rows = {row["hash"]: row for row in status.get("history") or []}
+    current = rows.get(template_hash(template))
+    if current is not None:
+        rows[current["hash"]] = {**current, "template": template}  # it may have been too large to be kept twice
     by_hash: dict[str, list[PodFacts]] = {}
     for pod in pods:
         by_hash.setdefault(dict(pod.labels).get(_HASH_LABEL, ""), []).append(pod)

@@ -165,6 +165,9 @@ class DeploymentController:
     def _decide(self, deployment: Obj, past: History, pods: Pods) -> None:
         """Changes the sizes of revisions, by one step."""
         past.renumber()
+        for revision in past.old:
+            if revision.template is None:
+                revision.replicas = min(revision.replicas, len(pods.by_hash.get(revision.hash, [])))
         serving = self._serving(deployment, pods)
         if spec_of(deployment).get("paused") or rollout.was_scaled(deployment, past.revisions):
             rollout.scale(deployment, past.current, past.old, serving)
@@ -228,7 +231,7 @@ class DeploymentController:
             begun=begun,
             failure=self._failures.get(uid),
         )
-        status = deployment_status.make(deployment, facts, past, rolls=not paused)
+        status = deployment_status.make(deployment, facts, past, self._limits, rolls=not paused)
         waits = [self._readiness.left(p, seconds) for p in pods.all]
         complete = deployment_status.is_complete(deployment, facts)
         progressed = begun or deployment_status.has_progressed(status_of(deployment), status)
@@ -250,8 +253,9 @@ class DeploymentController:
         try:
             for revision in past.revisions:
                 missing = revision.replicas - len(pods.by_hash.get(revision.hash, []))
-                if missing > 0:
-                    await in_batches([partial(self._create, deployment, revision)] * missing)
+                if missing > 0 and revision.template is not None:
+                    make = partial(self._create, deployment, revision, revision.template)
+                    await in_batches([make] * missing)
             words = "failed_delete"
             for hash_, found in pods.by_hash.items():
                 size = sizes[hash_].replicas if hash_ in sizes else 0
@@ -266,9 +270,9 @@ class DeploymentController:
         if self._failures.pop(uid, None) is not None:
             self._queue.add(key_of(deployment))
 
-    async def _create(self, deployment: Obj, revision: Revision) -> None:
+    async def _create(self, deployment: Obj, revision: Revision, template: Obj) -> None:
         prefix = f"{name_of(deployment)}-{revision.hash}-"
-        pod = self._control.pod_of(deployment, revision.template, prefix, {HASH_LABEL: revision.hash})
+        pod = self._control.pod_of(deployment, template, prefix, {HASH_LABEL: revision.hash})
         await self._control.create(deployment, pod)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kube32.contract import Limits
 from kube32.contract.messages import WORKLOAD_CONDITIONS
 from kube32.controllers.objects import Obj, is_true, name_of, spec_of, status_of
 from kube32.controllers.workloads.conditions import Conditions
@@ -45,7 +46,7 @@ def deadline_of(deployment: Obj) -> int | None:
     return None if seconds == _NO_DEADLINE else seconds
 
 
-def make(deployment: Obj, facts: Facts, history: History, *, rolls: bool) -> Obj:
+def make(deployment: Obj, facts: Facts, history: History, limits: Limits, *, rolls: bool) -> Obj:
     """The whole status. `rolls`: it is not paused."""
     pods, old = facts.pods, status_of(deployment)
     wanted = sum(r.replicas for r in history.revisions)
@@ -71,7 +72,7 @@ def make(deployment: Obj, facts: Facts, history: History, *, rolls: bool) -> Obj
         if facts.failure is not None:
             words, cause = facts.failure
             conditions.put("ReplicaFailure", "True", words, {"cause": cause})
-    return status | {"conditions": conditions.rows(), "history": history.rows()}
+    return status | {"conditions": conditions.rows(), "history": history.rows(limits)}
 
 
 def is_complete(deployment: Obj, facts: Facts) -> bool:

@@ -52,13 +52,13 @@ class Held:
         """Whether a Checkpoint is working on the pod now."""
         return key_of(pod) in self._under_way
 
+    def is_still(self, pod: Obj) -> bool:
+        """Whether the pod is frozen, or moves now: it does not serve for a while, and comes back."""
+        return self.moves(pod) or (condition(pod, "Ready") or {}).get("reason") == text("reasons", "frozen")
+
     def holds(self, pod: Obj) -> bool:
         """Whether the pod is frozen, moves, or waits to be restored."""
-        return (
-            self.moves(pod)
-            or (condition(pod, "Ready") or {}).get("reason") == text("reasons", "frozen")
-            or annotation(pod, NAMES.ann_restore_from) is not None
-        )
+        return self.is_still(pod) or annotation(pod, NAMES.ann_restore_from) is not None
 
     def is_active(self, pod: Obj) -> bool:
         """Whether the pod has not ended, or comes back from a restore that failed."""
@@ -68,13 +68,3 @@ class Held:
             return False
         waits = annotation(pod, NAMES.ann_restore_from) is not None
         return waits and (self.moves(pod) or restore_error(pod) is not None)
-
-    def serves_again(self, pod: Obj) -> bool:
-        """Whether the pod, not Ready, is so for a move alone: it counts as available.
-
-        One that no node takes does not.
-        """
-        if not self.holds(pod) or not self.is_active(pod):
-            return False
-        scheduled = condition(pod, "PodScheduled") or {}
-        return self.moves(pod) or scheduled.get("status") != "False"

@@ -17,11 +17,14 @@ _CAUSE = "kubernetes.io/change-cause"
 
 @dataclass(slots=True)
 class Revision:
-    """One template. `desired` and `most` are the Deployment's replicas, without and with surge, at its sizing."""
+    """One template, None when there was no room to keep it: then there are no new pods of it.
+
+    `desired` and `most` are the Deployment's replicas, without and with surge, when it was sized.
+    """
 
     hash: str
     number: int
-    template: Obj
+    template: Obj | None
     created: str
     cause: str = ""
     replicas: int = 0
@@ -34,7 +37,7 @@ class Revision:
         return cls(
             hash=str(row["hash"]),
             number=int(row.get("revision") or 0),
-            template=row.get("template") or {},
+            template=row.get("template"),
             created=str(row.get("createdAt") or ""),
             cause=str(row.get("changeCause") or ""),
             replicas=int(row.get("replicas") or 0),
@@ -47,16 +50,21 @@ class Revision:
         made: dict[str, Any] = {
             "revision": self.number,
             "hash": self.hash,
-            "template": self.template,
             "createdAt": self.created,
         }
         more = {
+            "template": self.template,
             "changeCause": self.cause,
             "replicas": self.replicas,
             "desiredReplicas": self.desired if self.replicas else 0,
             "maxReplicas": self.most if self.replicas else 0,
         }
         return made | {k: v for k, v in more.items() if v}
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in the history."""
+        return len(orjson.dumps(self.row()))
 
     @property
     def age(self) -> tuple[str, int]:
@@ -72,6 +80,9 @@ class History:
         self.revisions = sorted((Revision.of_row(r) for r in rows), key=lambda r: r.number)
         self._deployment = deployment
         self._hash = current
+        # What did not fit into the history stands in the spec still.
+        if self.current is not None:
+            self.current.template = spec_of(deployment)["template"]
 
     @property
     def current(self) -> Revision | None:
@@ -109,20 +120,29 @@ class History:
         return current
 
     def trim(self, in_use: set[str], limits: Limits) -> None:
-        """Old ones go when there are too many; those with pods, or that are to have some, stay."""
+        """Old ones go when there are too many or they are too large; those with pods, or to have some, stay."""
         keep = spec_of(self._deployment).get("revisionHistoryLimit")
         keep = limits.deployment_history if keep is None else int(keep)
         idle = [r for r in self.old if not r.replicas and r.hash not in in_use]
+        gone = [r for r in idle if r.template is None]
+        idle = [r for r in idle if r.template is not None]
         too_many = max(len(idle) - keep, 0)
-        gone, idle = idle[:too_many], idle[too_many:]
-        size = sum(len(orjson.dumps(r.row())) for r in self.revisions if r not in gone)
-        for revision in idle:
-            if size <= limits.deployment_history_bytes:
-                break
-            gone.append(revision)
-            size -= len(orjson.dumps(revision.row()))
+        gone += idle[:too_many]
+        size = sum(r.size for r in self.revisions if r not in gone)
+        for revision in idle[too_many:]:
+            if size > limits.deployment_history_bytes:
+                gone.append(revision)
+                size -= revision.size
         self.revisions = [r for r in self.revisions if r not in gone]
 
-    def rows(self) -> list[Obj]:
-        """For status.history."""
-        return [r.row() for r in self.revisions]
+    def rows(self, limits: Limits) -> list[Obj]:
+        """For status.history. Templates that do not fit are left out, first that which the spec has too."""
+        size = sum(r.size for r in self.revisions)
+        rows = []
+        for revision in sorted(self.revisions, key=lambda r: -r.number):
+            row = revision.row()
+            if size > limits.deployment_history_bytes:
+                row.pop("template", None)
+                size -= revision.size
+            rows.append(row)
+        return rows[::-1]

@@ -21,8 +21,9 @@ class Readiness:
         """Seconds until the pod will be available, 0 when it is; None: that depends on more than time."""
         uid = uid_of(pod)
         if not is_true(pod, "Ready"):
-            if self._held.serves_again(pod):
-                return 0
+            # One that only waits to be restored counts when it was Ready before it was replaced.
+            if self._held.is_still(pod) or (self._held.holds(pod) and uid in self._since):
+                return 0 if self._held.is_active(pod) else None
             self._since.pop(uid, None)
             return None
         now = asyncio.get_running_loop().time()

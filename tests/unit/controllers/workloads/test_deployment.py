@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import orjson
 from tests.unit.controllers.peers import Obj, running
 from tests.unit.controllers.workloads.world import World, deployment
 
 from kube32.client.api import ApiError
+from kube32.contract import LIMITS
 from kube32.formats.template_hash import template_hash
 
 
@@ -246,3 +248,25 @@ async def test_pods_of_another_template_in_the_selector_are_left_alone(world: Wo
     await world.rolled_out()
     assert len(world.alive(app="echo")) == 2
     assert not world.cell.pod("bare")["metadata"].get("ownerReferences")
+
+
+async def test_templates_that_have_no_room_in_the_history_still_roll_over(world: World) -> None:
+    """As with modules that are embedded in the template: what does not fit is not kept for a rollback."""
+    large = "x" * LIMITS.deployment_history_bytes
+    change = {"spec": {"template": {"metadata": {"annotations": {"large": large}}}}}
+    await world.create(deployment(replicas=2))
+    await world.rolled_out()
+    for image in ("wasm://n", "wasm://m"):
+        await world.patch("Deployment", change)
+        await world.set_image(image)
+        await world.rolled_out()
+    await world.until(lambda: len(world.alive()) == 2)
+    assert {p["metadata"]["annotations"]["large"] for p in world.alive()} == {large}
+    await world.patch("Deployment", {"spec": {"replicas": 3}})
+    await world.rolled_out()
+    rows = world.status()["history"]
+    assert len(orjson.dumps(rows)) < LIMITS.deployment_history_bytes
+    assert "template" not in rows[-1] and rows[-1]["replicas"] == 3
+    await world.patch("Deployment", {"spec": {"template": {"metadata": {"annotations": {"large": None}}}}})
+    await world.rolled_out()
+    assert "template" in world.status()["history"][-1]
