@@ -28,7 +28,8 @@ def replica_sets(deployment: Obj, pods: Iterable[PodFacts]) -> list[Obj]:
     rows = {row["hash"]: row for row in status.get("history") or []}
     current = rows.get(template_hash(template))
     if current is not None:
-        rows[current["hash"]] = {**current, "template": template}  # it may have been too large to be kept twice
+        # It may have been too large to be kept twice.
+        rows[current["hash"]] = {**current, "template": template}
     by_hash: dict[str, list[PodFacts]] = {}
     for pod in pods:
         by_hash.setdefault(dict(pod.labels).get(_HASH_LABEL, ""), []).append(pod)

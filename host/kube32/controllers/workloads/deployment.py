@@ -247,21 +247,18 @@ class DeploymentController:
     # --- pods follow the sizes ---
 
     async def _follow(self, deployment: Obj, past: History, pods: Pods) -> None:
-        sizes = {r.hash: r for r in past.revisions}
-        uid = uid_of(deployment)
-        words = "failed_create"
+        uid, words = uid_of(deployment), "failed_delete"
         try:
+            alive = len(pods.all) - await self._delete_extra(deployment, past, pods)
+            words = "failed_create"
+            # A pod that moves just now may outlive its deletion: no other takes its place before it is gone.
+            room = rollout.replicas_of(deployment) + rollout.bounds(deployment)[0] - alive
             for revision in past.revisions:
-                missing = revision.replicas - len(pods.by_hash.get(revision.hash, []))
+                missing = min(revision.replicas - len(pods.by_hash.get(revision.hash, [])), room)
                 if missing > 0 and revision.template is not None:
                     make = partial(self._create, deployment, revision, revision.template)
                     await in_batches([make] * missing)
-            words = "failed_delete"
-            for hash_, found in pods.by_hash.items():
-                size = sizes[hash_].replicas if hash_ in sizes else 0
-                extra = in_deletion_order(found, self._held.holds, pods.all)[: max(len(found) - size, 0)]
-                for pod in extra:
-                    await self._control.delete(deployment, pod)
+                    room -= missing
         except ApiError as error:
             if is_closing(error):
                 return
@@ -269,6 +266,15 @@ class DeploymentController:
             raise
         if self._failures.pop(uid, None) is not None:
             self._queue.add(key_of(deployment))
+
+    async def _delete_extra(self, deployment: Obj, past: History, pods: Pods) -> int:
+        """Deletes what revisions have too much; how many went."""
+        sizes, gone = {r.hash: r.replicas for r in past.revisions}, 0
+        for hash_, found in pods.by_hash.items():
+            ordered = in_deletion_order(found, self._held.holds, pods.all)
+            for pod in ordered[: max(len(found) - sizes.get(hash_, 0), 0)]:
+                gone += await self._control.delete(deployment, pod)
+        return gone
 
     async def _create(self, deployment: Obj, revision: Revision, template: Obj) -> None:
         prefix = f"{name_of(deployment)}-{revision.hash}-"

@@ -136,20 +136,21 @@ class PodControl:
         """The owner is gone."""
         self._unsure.pop(uid_of(owner), None)
 
-    async def delete(self, owner: Obj, pod: Obj) -> None:
-        """Deletes the pod. One that was replaced meanwhile is left alone: the watch brings it here again."""
+    async def delete(self, owner: Obj, pod: Obj) -> bool:
+        """Deletes the pod. False for one that was replaced meanwhile: it is left alone until the watch shows it."""
         meta = pod["metadata"]
         try:
             await self._client.delete("Pod", meta["name"], meta["namespace"], uid=meta["uid"])
         except ApiError as error:
             if error.code == 409:
-                return
+                return False
             if error.code != 404:
                 self._events.event(owner, "FailedDelete", cause=error.message)
                 raise
         self._owned.deleted(pod)
         if self._tells:
             self._events.event(owner, "SuccessfulDelete", pod=name_of(pod))
+        return True
 
     async def claim(self, owner: Obj, fits: Callable[[Obj], bool]) -> list[Obj]:
         """The owner's pods, after those that do not fit it any more were let go and strays that do were taken.
