@@ -143,7 +143,7 @@ def _needs(spec: Object, before: Object) -> bool:
         or not spec.get("ipFamilies")
     ):
         return True
-    return _has_node_ports(spec) and _ports(spec) - _ports(before) != set()
+    return _has_node_ports(spec) and (0 in _ports(spec) or bool(_ports(spec) - _ports(before)))
 
 
 def _ports(spec: Object) -> set[int]:

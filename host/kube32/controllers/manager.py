@@ -24,10 +24,10 @@ from kube32.controllers.routes.controller import RoutesController
 from kube32.controllers.scheduler import Scheduler
 from kube32.controllers.served import ServedKinds
 from kube32.controllers.taint_eviction import TaintEviction
-from kube32.controllers.workloads.daemon_set import DaemonSetController
-from kube32.controllers.workloads.deployment import DeploymentController
+from kube32.controllers.workloads.daemons.controller import DaemonSetController
+from kube32.controllers.workloads.deployments.controller import DeploymentController
 from kube32.controllers.workloads.held import Held
-from kube32.controllers.workloads.job import JobController
+from kube32.controllers.workloads.jobs.controller import JobController
 
 _LOG = logging.getLogger(__name__)
 _WORKLOADS = ("Deployment", "DaemonSet", "Job")

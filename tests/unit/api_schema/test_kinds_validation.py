@@ -30,6 +30,11 @@ FAULTS = [
     (named("ConfigMap", data={"a": ""}, binaryData={"a": ""}), "binaryData[a]: Invalid value"),
     (named("Secret", data={"a b": ""}), 'data[a b]: Invalid value: "a b"'),
     (named("Secret", type="kubernetes.io/tls", data={"tls.crt": ""}), "data[tls.key]: Required value"),
+    (named("Secret", type="kubernetes.io/basic-auth"), "data[username]: Required value"),
+    (
+        named("Secret", type="kubernetes.io/service-account-token"),
+        "metadata.annotations[kubernetes.io/service-account.name]: Required value",
+    ),
     (
         named("Lease", spec={"leaseDurationSeconds": 0}),
         "spec.leaseDurationSeconds: Invalid value: 0: must be greater",

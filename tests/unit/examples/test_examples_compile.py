@@ -14,12 +14,19 @@ from kube32.formats.wasm_module import ModuleInfo, parse_module
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BUILD = runpy.run_path(str(EXAMPLES / "build.py"))
-NAMES_OF_ALL = ("counter", "echo", "entry", "events")
-KIND = {"counter": "request", "echo": "request", "entry": "entry-point", "events": "request"}
+NAMES_OF_ALL = ("counter", "echo", "entry", "events", "hello")
+KIND = {
+    "counter": "request",
+    "echo": "request",
+    "entry": "entry-point",
+    "events": "request",
+    "hello": "entry-point",
+}
 ABI_EXPORTS = {
     "counter": {"k32_init", "k32_handle", "k32_tick", "k32_restored"},
     "echo": {"k32_handle"},
     "entry": {"_start"},
+    "hello": {"main"},
     "events": {"k32_handle", "k32_event"},
 }
 
@@ -29,8 +36,13 @@ def committed(name: str) -> bytes:
 
 
 def manifest(name: str) -> dict[str, Any]:
-    parsed: dict[str, Any] = yaml.safe_load((EXAMPLES / name / "pod.yaml").read_text())
-    return parsed
+    """The example's pod, or its Job's template under the Job's name."""
+    pod = EXAMPLES / name / "pod.yaml"
+    if pod.exists():
+        parsed: dict[str, Any] = yaml.safe_load(pod.read_text())
+        return parsed
+    job = yaml.safe_load((EXAMPLES / name / "job.yaml").read_text())
+    return {"metadata": job["metadata"], **job["spec"]["template"]}
 
 
 @pytest.fixture(scope="module")

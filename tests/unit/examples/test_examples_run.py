@@ -204,3 +204,11 @@ def test_entry_logs_and_ends_when_told(start: Start, logged: list[str]) -> None:
         start("entry", env={"BEATS": "1"}).call("_start", timeout_ms=5000)
     assert exit_.value.code == 0
     assert logged == ["beat 1"]
+
+
+@pytest.mark.parametrize(("env", "result"), [({}, 0), ({"EXIT_CODE": "3"}, 3)])
+def test_hello_greets_and_ends_with_its_code(
+    start: Start, logged: list[str], env: dict[str, str], result: int
+) -> None:
+    assert start("hello", env={"HOSTNAME": "me", **env}).call("main", timeout_ms=5000) == result
+    assert logged == ["hello from me"]

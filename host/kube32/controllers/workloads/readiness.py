@@ -13,10 +13,6 @@ class Readiness:
         self._held = held
         self._since: dict[str, float] = {}
 
-    def available(self, pod: Obj, min_ready_s: int) -> bool:
-        """Whether the pod has been Ready for long enough, or is not only because it moves."""
-        return self.left(pod, min_ready_s) == 0
-
     def left(self, pod: Obj, min_ready_s: int) -> float | None:
         """Seconds until the pod will be available, 0 when it is; None: that depends on more than time."""
         uid = uid_of(pod)

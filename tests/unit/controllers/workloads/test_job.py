@@ -281,6 +281,7 @@ async def test_a_failure_policy_ends_the_job_or_lets_a_failure_pass(world: World
         f"Container main for pod default/{name} failed with exit code 42 matching FailJob rule at index 1"
     )
     assert (failed["reason"], failed["message"]) == ("PodFailurePolicy", expected)
+    assert ("PodFailurePolicy", expected) in await world.told("work")
 
 
 async def test_a_success_policy_ends_the_job_before_all_is_done(world: World) -> None:
@@ -320,6 +321,7 @@ async def test_an_index_that_fails_too_often_leaves_the_others_to_go_on(world: W
     status = await over(world, "Failed")
     failed = next(c for c in status["conditions"] if c["type"] == "Failed")
     assert (failed["reason"], failed["message"]) == ("FailedIndexes", "Job has failed indexes")
+    assert ("FailedIndexes", "Job has failed indexes") in await world.told("work")
     assert (status["completedIndexes"], status["failedIndexes"]) == ("0,2", "1")
     assert (status["succeeded"], status["failed"]) == (2, 2)
     await world.until(lambda: all(FINALIZER not in p["metadata"].get("finalizers", []) for p in world.pods()))

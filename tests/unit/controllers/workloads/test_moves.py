@@ -119,3 +119,17 @@ async def test_counts_hold_through_moves_restarts_and_a_rollout(world: World, re
     assert world.most <= 3 and all(
         NAMES.ann_restore_from not in (p["metadata"].get("annotations") or {}) for p in world.alive()
     )
+
+
+async def test_new_pods_that_wait_for_a_restore_do_not_pass_for_available(world: World) -> None:
+    """Only a pod that was Ready before it moved counts while it is not."""
+    await world.create(deployment(replicas=2))
+    await world.rolled_out()
+    for node in world.cell.kubelets.nodes.values():
+        node.on_pod = lambda pod: None if restore_from(pod) else running(pod)
+    annotations = {NAMES.ann_restore_from: "missing"}
+    await world.patch("Deployment", {"spec": {"template": {"metadata": {"annotations": annotations}}}})
+    await world.until(lambda: world.status().get("updatedReplicas") == 1)
+    with pytest.raises(TimeoutError):
+        await world.until(lambda: world.status().get("availableReplicas") != 2, seconds=0.3)
+    assert len(world.alive()) == 3

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.controllers.peers import Obj
 
 from kube32.controllers.workloads.delays import Delays
-from kube32.controllers.workloads.job_indexes import parse_spans, spans
+from kube32.controllers.workloads.jobs.indexes import parse_spans, spans
 from kube32.controllers.workloads.order import in_deletion_order
 from kube32.controllers.workloads.pods import in_batches
 from kube32.controllers.workloads.selectors import matches

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.unit.controllers.peers import Obj
 from tests.unit.controllers.workloads.world import deployment
 
-from kube32.controllers.workloads import rollout
-from kube32.controllers.workloads.history import Revision
+from kube32.controllers.workloads.deployments import rollout
+from kube32.controllers.workloads.deployments.history import Revision
 
 
 def rolling(replicas: int, surge: Any = "25%", unavailable: Any = "25%") -> Obj:

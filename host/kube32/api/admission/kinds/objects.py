@@ -52,11 +52,20 @@ def check_secret(obj: Object, problems: Problems) -> None:
     data: Object = obj.get("data") or {}
     for key in data:
         problems.invalids(f"data[{key}]", key, names.config_key(key))
-    for key in _SECRET_KEYS.get(obj.get("type", ""), ()):
+    kind: str = obj.get("type", "")
+    for key in _SECRET_KEYS.get(kind, ()):
         if key not in data:
             problems.required(f"data[{key}]")
+    if kind == _BASIC_AUTH and not any(key in data for key in _BASIC_AUTH_KEYS):
+        for key in _BASIC_AUTH_KEYS:
+            problems.required(f"data[{key}]")
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    if kind == _ACCOUNT_TOKEN and not annotations.get(_ACCOUNT_NAME):
+        problems.required(f"metadata.annotations[{_ACCOUNT_NAME}]")
 
 
+_BASIC_AUTH, _BASIC_AUTH_KEYS = "kubernetes.io/basic-auth", ("username", "password")
+_ACCOUNT_TOKEN, _ACCOUNT_NAME = "kubernetes.io/service-account-token", "kubernetes.io/service-account.name"
 _SECRET_KEYS = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from kube32.contract import NAMES
 from kube32.controllers.objects import Obj, annotation, spec_of, uid_of
-from kube32.controllers.workloads.job_indexes import index_of
-from kube32.controllers.workloads.job_policy import judge
+from kube32.controllers.workloads.jobs.indexes import index_of
+from kube32.controllers.workloads.jobs.policy import judge
 
 
 def limit_of(job: Obj) -> int | None:

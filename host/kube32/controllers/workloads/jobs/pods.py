@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from kube32.contract import NAMES
 from kube32.controllers.objects import Obj, name_of, spec_of, uid_of
-from kube32.controllers.workloads.job_index_failures import limit_of
-from kube32.controllers.workloads.job_indexes import index_of
-from kube32.controllers.workloads.job_tally import Tally, is_indexed
+from kube32.controllers.workloads.jobs.index_failures import limit_of
+from kube32.controllers.workloads.jobs.indexes import index_of
+from kube32.controllers.workloads.jobs.tally import Tally, is_indexed
 from kube32.controllers.workloads.order import created_at
 
 _OLD_LABELS = ("job-name", "controller-uid")

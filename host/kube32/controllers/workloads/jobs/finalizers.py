@@ -7,7 +7,7 @@ from kube32.client.informer import Informer, Key, key_of
 from kube32.contract import NAMES
 from kube32.controllers.objects import Obj, uid_of
 from kube32.controllers.queue import WorkQueue
-from kube32.controllers.workloads.job_tally import has_finalizer
+from kube32.controllers.workloads.jobs.tally import has_finalizer
 from kube32.controllers.workloads.owned import OwnedPods, controller_of
 from kube32.controllers.workloads.selectors import selects
 

@@ -1,4 +1,4 @@
-"""The Job controller: pods until enough of them have succeeded, each counted exactly once (see job_tally)."""
+"""The Job controller: pods until enough of them have succeeded, each counted exactly once (see tally.py)."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from functools import partial
 from kube32.client.api import ApiClient, ApiError
 from kube32.client.events import EventRecorder
 from kube32.client.informer import Informer, Key, key_of
-from kube32.contract import EVENTS, Limits
+from kube32.contract import Limits
 from kube32.controllers.objects import (
     Obj,
     is_deleting,
@@ -20,22 +20,22 @@ from kube32.controllers.objects import (
     uid_of,
 )
 from kube32.controllers.queue import WorkQueue
-from kube32.controllers.workloads import job_status
 from kube32.controllers.workloads.conditions import Conditions
 from kube32.controllers.workloads.delays import Delays
 from kube32.controllers.workloads.held import Held
-from kube32.controllers.workloads.job_finalizers import Finalizers
-from kube32.controllers.workloads.job_index_failures import limit_of
-from kube32.controllers.workloads.job_indexes import index_of
-from kube32.controllers.workloads.job_pods import indexes_to_create, job_pod, out_of_place
-from kube32.controllers.workloads.job_tally import (
+from kube32.controllers.workloads.jobs import status as job_status
+from kube32.controllers.workloads.jobs.finalizers import Finalizers
+from kube32.controllers.workloads.jobs.index_failures import limit_of
+from kube32.controllers.workloads.jobs.indexes import index_of
+from kube32.controllers.workloads.jobs.pods import indexes_to_create, job_pod, out_of_place
+from kube32.controllers.workloads.jobs.tally import (
     Tally,
     has_finalizer,
     is_indexed,
     replaces_failed_only,
     tally,
 )
-from kube32.controllers.workloads.job_ttl import JobTtl
+from kube32.controllers.workloads.jobs.ttl import JobTtl
 from kube32.controllers.workloads.later import Later
 from kube32.controllers.workloads.order import in_deletion_order
 from kube32.controllers.workloads.owned import OwnedPods
@@ -230,9 +230,8 @@ class JobController:
         if kind == "SuccessCriteriaMet":
             self._events.event(step.job, "JobCompleted")
         else:
-            known = conditions.reason(kind) in EVENTS
-            name = conditions.reason(kind) if known else "JobFailurePolicy"
-            self._events.event(step.job, name, cause=conditions.message(kind))
+            # The reasons of failures are events of the same names.
+            self._events.event(step.job, conditions.reason(kind), cause=conditions.message(kind))
 
     async def _write(self, step: _Step) -> None:
         status = job_status.make(step.job, step.found, step.conditions)

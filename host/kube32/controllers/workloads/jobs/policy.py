@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kube32.controllers.objects import Obj, name_of, spec_of, status_of
-from kube32.controllers.workloads.job_indexes import parse_spans
+from kube32.controllers.workloads.jobs.indexes import parse_spans
 
 
 @dataclass(frozen=True, slots=True)

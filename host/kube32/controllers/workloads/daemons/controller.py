@@ -9,8 +9,8 @@ from kube32.client.informer import Informer, Key, key_of
 from kube32.contract import Limits
 from kube32.controllers.objects import Obj, is_deleting, is_true, name_of, node_of, spec_of, status_of, uid_of
 from kube32.controllers.queue import WorkQueue
-from kube32.controllers.workloads.daemon_nodes import Places, bind_to, target_of
-from kube32.controllers.workloads.daemon_update import HASH_LABEL, Plan, bounds, hash_of, next_step, rolling
+from kube32.controllers.workloads.daemons.nodes import Places, bind_to, target_of
+from kube32.controllers.workloads.daemons.update import HASH_LABEL, Plan, bounds, hash_of, next_step, rolling
 from kube32.controllers.workloads.delays import Delays
 from kube32.controllers.workloads.held import Held
 from kube32.controllers.workloads.later import Later

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kube32.controllers.objects import Obj, spec_of
 from kube32.controllers.workloads.order import created_at
 from kube32.controllers.workloads.owned import labels_of
-from kube32.controllers.workloads.rollout import resolve
+from kube32.controllers.workloads.shares import resolve
 
 HASH_LABEL = "controller-revision-hash"
 

@@ -6,7 +6,8 @@ Sizes are changed in place; the pods follow them.
 from collections.abc import Mapping
 
 from kube32.controllers.objects import Obj, spec_of
-from kube32.controllers.workloads.history import Revision
+from kube32.controllers.workloads.deployments.history import Revision
+from kube32.controllers.workloads.shares import resolve
 
 _DEFAULT = "25%"
 
@@ -20,14 +21,6 @@ def replicas_of(deployment: Obj) -> int:
 def is_rolling(deployment: Obj) -> bool:
     """Whether pods are replaced some at a time."""
     return bool((spec_of(deployment).get("strategy") or {}).get("type") != "Recreate")
-
-
-def resolve(value: int | str | None, total: int, *, up: bool) -> int:
-    """A number, or a percentage of `total`."""
-    if isinstance(value, int):
-        return value
-    percent = int(str(value or "0").removesuffix("%"))
-    return -(-total * percent // 100) if up else total * percent // 100
 
 
 def bounds(deployment: Obj) -> tuple[int, int]:

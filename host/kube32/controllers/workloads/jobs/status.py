@@ -3,10 +3,10 @@
 from kube32.contract import LIMITS
 from kube32.controllers.objects import Obj, now_rfc3339, seconds_since, spec_of, status_of
 from kube32.controllers.workloads.conditions import Conditions
-from kube32.controllers.workloads.job_index_failures import limit_of, words_of
-from kube32.controllers.workloads.job_indexes import spans
-from kube32.controllers.workloads.job_policy import success_rule
-from kube32.controllers.workloads.job_tally import Tally
+from kube32.controllers.workloads.jobs.index_failures import limit_of, words_of
+from kube32.controllers.workloads.jobs.indexes import spans
+from kube32.controllers.workloads.jobs.policy import success_rule
+from kube32.controllers.workloads.jobs.tally import Tally
 from kube32.controllers.workloads.order import restarts
 
 _FINISHED = ("Complete", "Failed")

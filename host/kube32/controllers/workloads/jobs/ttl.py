@@ -7,7 +7,7 @@ from kube32.client.api import ApiClient, ApiError
 from kube32.client.informer import Informer, Key, key_of
 from kube32.controllers.deadlines import Deadlines
 from kube32.controllers.objects import Obj, condition, is_deleting, seconds_since, spec_of, status_of, uid_of
-from kube32.controllers.workloads.job_status import is_finished
+from kube32.controllers.workloads.jobs.status import is_finished
 
 _KIND = "Job"
 _Ticket = tuple[str, str, str]

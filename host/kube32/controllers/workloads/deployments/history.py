@@ -73,13 +73,16 @@ class Revision:
 
 
 class History:
-    """The revisions of a Deployment, by number; `current` is that of its present template, when it has one."""
+    """The revisions of a Deployment, by number; `current` is that of its present template, when it has one.
+
+    `hash` is the present template's.
+    """
 
     def __init__(self, deployment: Obj, current: str) -> None:
         rows = status_of(deployment).get("history") or []
         self.revisions = sorted((Revision.of_row(r) for r in rows), key=lambda r: r.number)
         self._deployment = deployment
-        self._hash = current
+        self.hash = current
         # What did not fit into the history stands in the spec still.
         if self.current is not None:
             self.current.template = spec_of(deployment)["template"]
@@ -87,17 +90,17 @@ class History:
     @property
     def current(self) -> Revision | None:
         """The revision of the present template."""
-        return next((r for r in self.revisions if r.hash == self._hash), None)
+        return next((r for r in self.revisions if r.hash == self.hash), None)
 
     @property
     def old(self) -> list[Revision]:
         """The others."""
-        return [r for r in self.revisions if r.hash != self._hash]
+        return [r for r in self.revisions if r.hash != self.hash]
 
     @property
     def hashes(self) -> set[str]:
         """All that pods of the Deployment may carry."""
-        return {r.hash for r in self.revisions} | {self._hash}
+        return {r.hash for r in self.revisions} | {self.hash}
 
     def renumber(self) -> None:
         """A template that came back gets a new number, and the newest follows the change cause."""
@@ -113,7 +116,7 @@ class History:
         if self.current is None:
             number = max((r.number for r in self.revisions), default=0) + 1
             template = spec_of(self._deployment)["template"]
-            self.revisions.append(Revision(self._hash, number, template, now_rfc3339()))
+            self.revisions.append(Revision(self.hash, number, template, now_rfc3339()))
         self.renumber()
         current = self.current
         assert current is not None

@@ -5,7 +5,6 @@ writes them, then the pods follow. A pod that is frozen or moves counts as its o
 """
 
 import asyncio
-from collections import Counter
 from functools import partial
 
 from kube32.client.api import ApiClient, ApiError
@@ -24,10 +23,11 @@ from kube32.controllers.objects import (
     uid_of,
 )
 from kube32.controllers.queue import WorkQueue
-from kube32.controllers.workloads import deployment_status, history, rollout
-from kube32.controllers.workloads.deployment_status import HASH_LABEL, Facts, Pods
+from kube32.controllers.workloads.deployments import history, rollout
+from kube32.controllers.workloads.deployments import status as deployment_status
+from kube32.controllers.workloads.deployments.history import History, Revision
+from kube32.controllers.workloads.deployments.status import HASH_LABEL, Facts, Pods
 from kube32.controllers.workloads.held import Held
-from kube32.controllers.workloads.history import History, Revision
 from kube32.controllers.workloads.later import Later
 from kube32.controllers.workloads.order import in_deletion_order
 from kube32.controllers.workloads.owned import OwnedPods, labels_of
@@ -135,32 +135,30 @@ class DeploymentController:
             return
         await self._control.settle(deployment)
         past = History(deployment, template_hash(spec_of(deployment)["template"]))
-        pods = self._sorted(await self._control.claim(deployment, partial(_carries, past.hashes)))
+        owned = await self._control.claim(deployment, partial(_carries, past.hashes))
+        pods = self._sorted(deployment, owned)
         before = {r.hash: r.replicas for r in past.revisions}
         self._decide(deployment, past, pods)
+        begun = past.current is not None and past.hash not in before
         deployment = await self._tell_revision(deployment, past)
-        deployment = await self._write_status(deployment, past, pods, begun=len(past.revisions) > len(before))
+        deployment = await self._write_status(deployment, past, pods, begun=begun)
         self._tell_scaling(deployment, past, before)
         await self._follow(deployment, past, pods)
 
-    def _sorted(self, owned: list[Obj]) -> Pods:
-        pods = Pods()
+    def _sorted(self, deployment: Obj, owned: list[Obj]) -> Pods:
+        pods, seconds = Pods(), int(spec_of(deployment).get("minReadySeconds") or 0)
         for pod in owned:
             if self._owned.is_going(pod):
                 if not is_finished(pod):
                     pods.going.append(pod)
             elif self._held.is_active(pod):
-                pods.by_hash.setdefault(labels_of(pod).get(HASH_LABEL, ""), []).append(pod)
+                hash_ = labels_of(pod).get(HASH_LABEL, "")
+                pods.by_hash.setdefault(hash_, []).append(pod)
+                left = self._readiness.left(pod, seconds)
+                pods.waits.append(left)
+                pods.serving[hash_] += left == 0
+                pods.available += left == 0 and is_true(pod, "Ready")
         return pods
-
-    def _serving(self, deployment: Obj, pods: Pods) -> Counter[str]:
-        seconds = int(spec_of(deployment).get("minReadySeconds") or 0)
-        return Counter(
-            {
-                h: sum(self._readiness.available(p, seconds) for p in found)
-                for h, found in pods.by_hash.items()
-            }
-        )
 
     def _decide(self, deployment: Obj, past: History, pods: Pods) -> None:
         """Changes the sizes of revisions, by one step."""
@@ -168,16 +166,15 @@ class DeploymentController:
         for revision in past.old:
             if revision.template is None:
                 revision.replicas = min(revision.replicas, len(pods.by_hash.get(revision.hash, [])))
-        serving = self._serving(deployment, pods)
+        serving = pods.serving
         if spec_of(deployment).get("paused") or rollout.was_scaled(deployment, past.revisions):
             rollout.scale(deployment, past.current, past.old, serving)
         elif rollout.is_rolling(deployment):
             current = past.begin()
             rollout.roll(deployment, current, past.old, serving)
         else:
-            current_hash = template_hash(spec_of(deployment)["template"])
-            old_pods = any(found for h, found in pods.by_hash.items() if h != current_hash) or any(
-                labels_of(p).get(HASH_LABEL) != current_hash for p in pods.going
+            old_pods = any(found for h, found in pods.by_hash.items() if h != past.hash) or any(
+                labels_of(p).get(HASH_LABEL) != past.hash for p in pods.going
             )
             if (
                 rollout.recreate(deployment, past.current, past.old, old_pods=old_pods)
@@ -217,29 +214,19 @@ class DeploymentController:
                 )
 
     async def _write_status(self, deployment: Obj, past: History, pods: Pods, *, begun: bool) -> Obj:
-        current = template_hash(spec_of(deployment)["template"])
         uid, now = uid_of(deployment), asyncio.get_running_loop().time()
         paused = bool(spec_of(deployment).get("paused"))
         deadline, since = deployment_status.deadline_of(deployment), self._progress.setdefault(uid, now)
-        seconds = int(spec_of(deployment).get("minReadySeconds") or 0)
-        facts = Facts(
-            current,
-            pods,
-            self._serving(deployment, pods),
-            available=sum(is_true(p, "Ready") and self._readiness.available(p, seconds) for p in pods.all),
-            late=deadline is not None and since + deadline <= now,
-            begun=begun,
-            failure=self._failures.get(uid),
-        )
+        late = deadline is not None and since + deadline <= now
+        facts = Facts(past.hash, pods, late=late, begun=begun, failure=self._failures.get(uid))
         status = deployment_status.make(deployment, facts, past, self._limits, rolls=not paused)
-        waits = [self._readiness.left(p, seconds) for p in pods.all]
         complete = deployment_status.is_complete(deployment, facts)
         progressed = begun or deployment_status.has_progressed(status_of(deployment), status)
         if paused or complete or progressed or any(self._held.holds(p) for p in pods.all):
             self._progress[uid] = since = now
         if deadline is not None and not paused and not complete:
-            waits.append(max(since + deadline - now, 0.0))
-        self._later.set(key_of(deployment), waits)
+            pods.waits.append(max(since + deadline - now, 0.0))
+        self._later.set(key_of(deployment), pods.waits)
         if status == status_of(deployment):
             return deployment
         return await self._written.status({**deployment, "status": status})
@@ -271,8 +258,10 @@ class DeploymentController:
         """Deletes what revisions have too much; how many went."""
         sizes, gone = {r.hash: r.replicas for r in past.revisions}, 0
         for hash_, found in pods.by_hash.items():
-            ordered = in_deletion_order(found, self._held.holds, pods.all)
-            for pod in ordered[: max(len(found) - sizes.get(hash_, 0), 0)]:
+            extra = len(found) - sizes.get(hash_, 0)
+            if extra <= 0:
+                continue
+            for pod in in_deletion_order(found, self._held.holds, pods.all)[:extra]:
                 gone += await self._control.delete(deployment, pod)
         return gone
 

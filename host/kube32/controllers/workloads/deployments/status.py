@@ -1,14 +1,14 @@
 """A Deployment's status: counts and conditions in Kubernetes' words. Pure but for the time stamps."""
 
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass, field
 
 from kube32.contract import Limits
 from kube32.contract.messages import WORKLOAD_CONDITIONS
 from kube32.controllers.objects import Obj, is_true, name_of, spec_of, status_of
 from kube32.controllers.workloads.conditions import Conditions
-from kube32.controllers.workloads.history import History
-from kube32.controllers.workloads.rollout import bounds, replicas_of
+from kube32.controllers.workloads.deployments.history import History
+from kube32.controllers.workloads.deployments.rollout import bounds, replicas_of
 
 HASH_LABEL = "pod-template-hash"
 _NO_DEADLINE = (1 << 31) - 1
@@ -16,10 +16,16 @@ _NO_DEADLINE = (1 << 31) - 1
 
 @dataclass(slots=True)
 class Pods:
-    """A Deployment's pods: those that count by their template's hash, and those on their way out."""
+    """A Deployment's pods: those that count by their template's hash, and those on their way out.
+
+    `serving` are available, or are not for a move alone, by hash; `waits` are seconds until others will be.
+    """
 
     by_hash: dict[str, list[Obj]] = field(default_factory=dict)
     going: list[Obj] = field(default_factory=list)
+    serving: Counter[str] = field(default_factory=Counter)
+    available: int = 0
+    waits: list[float | None] = field(default_factory=list)
 
     @property
     def all(self) -> list[Obj]:
@@ -29,12 +35,10 @@ class Pods:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the status is made of. `serving` are pods that are available, or are not for a move alone, by hash."""
+    """What the status is made of, besides the Deployment. `current` is the hash of its template."""
 
     current: str
     pods: Pods
-    serving: Mapping[str, int]
-    available: int
     late: bool = False
     begun: bool = False
     failure: tuple[str, str] | None = None
@@ -54,8 +58,8 @@ def make(deployment: Obj, facts: Facts, history: History, limits: Limits, *, rol
         "replicas": len(pods.all),
         "updatedReplicas": len(pods.by_hash.get(facts.current, [])),
         "readyReplicas": sum(is_true(p, "Ready") for p in pods.all),
-        "availableReplicas": facts.available,
-        "unavailableReplicas": max(wanted - facts.available, 0),
+        "availableReplicas": pods.available,
+        "unavailableReplicas": max(wanted - pods.available, 0),
         "terminatingReplicas": len(pods.going),
     }
     status: Obj = {
@@ -64,7 +68,7 @@ def make(deployment: Obj, facts: Facts, history: History, limits: Limits, *, rol
     }
     conditions = Conditions(old)
     _say_paused(deployment, conditions)
-    enough = sum(facts.serving.values()) >= replicas_of(deployment) - bounds(deployment)[1]
+    enough = pods.serving.total() >= replicas_of(deployment) - bounds(deployment)[1]
     conditions.put("Available", "True" if enough else "False", "available" if enough else "not_available")
     if rolls:
         _say_progress(deployment, facts, status, conditions)
@@ -78,7 +82,7 @@ def make(deployment: Obj, facts: Facts, history: History, limits: Limits, *, rol
 def is_complete(deployment: Obj, facts: Facts) -> bool:
     """Whether the rollout is over: all pods are of the present template and serve."""
     new = len(facts.pods.by_hash.get(facts.current, []))
-    serve = sum(facts.serving.values())
+    serve = facts.pods.serving.total()
     return new == len(facts.pods.all) == serve == replicas_of(deployment)
 
 

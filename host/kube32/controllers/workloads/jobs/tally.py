@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from kube32.contract import NAMES
 from kube32.controllers.objects import Obj, is_deleting, is_finished, is_true, spec_of, status_of, uid_of
 from kube32.controllers.workloads.held import Held
-from kube32.controllers.workloads.job_index_failures import IndexFailures, look_at
-from kube32.controllers.workloads.job_indexes import index_of, parse_spans
-from kube32.controllers.workloads.job_policy import Verdict, judge
+from kube32.controllers.workloads.jobs.index_failures import IndexFailures, look_at
+from kube32.controllers.workloads.jobs.indexes import index_of, parse_spans
+from kube32.controllers.workloads.jobs.policy import Verdict, judge
 
 _UNBOUNDED = 1 << 31
 

@@ -1,0 +1,1 @@
+"""The Deployment controller, which owns its pods directly."""

@@ -1,0 +1,1 @@
+"""The Job controller, and what counts pods that end exactly once."""
