@@ -22,6 +22,7 @@ from kube32.kubelet.own_thread import on_own_thread
 from kube32.kubelet.pod_context import PodContext
 from kube32.kubelet.pod_status import ContainerRecord
 from kube32.kubelet.pod_thread import PodThread
+from kube32.kubelet.probes import Hooks, Prober
 from kube32.kubelet.restore import RestoreFailed, SnapshotFetch, fetching, restores_container
 from kube32.kubelet.values import Obj, annotation, duration_ms, spec, status, whole_quantity
 from kube32.wasm import FileTable, HostServices, Instance, LoadedModule, PodClock, Trap
@@ -46,9 +47,14 @@ class Run:
 class Container:
     """Keeps one container as its spec wants it. `run` is its whole life; everything is for the event loop."""
 
-    def __init__(self, context: PodContext, node: NodeServices, container: Obj) -> None:
+    def __init__(
+        self, context: PodContext, node: NodeServices, container: Obj, *, init: bool = False
+    ) -> None:
         self.name = str(container.get("name", ""))
-        self.record = ContainerRecord(self.name, str(container.get("image", "")))
+        self.record = ContainerRecord(self.name, str(container.get("image", "")), init=init)
+        self._prober: Prober | None = None
+        self._killed = False
+        self._kill_task: asyncio.Task[None] | None = None
         self.current: Run | None = None
         self.log: ContainerLog | None = None
         self.previous_log: ContainerLog | None = None
@@ -80,8 +86,8 @@ class Container:
     @property
     def spec(self) -> Obj:
         """The container's spec as the pod has it now."""
-        containers = spec(self._context.pod).get("containers") or []
-        return next((c for c in containers if c.get("name") == self.name), {})
+        part = "initContainers" if self.record.init else "containers"
+        return next((c for c in spec(self._context.pod).get(part) or [] if c.get("name") == self.name), {})
 
     @property
     def memory_bytes(self) -> int:
@@ -137,6 +143,14 @@ class Container:
         """Begins the container's life."""
         self._task = asyncio.create_task(self._live())
 
+    async def run_init(self) -> bool:
+        """The life of an init container; whether it ended well."""
+        if not self.record.ready:
+            self.start()
+            assert self._task is not None
+            await asyncio.wait([self._task])
+        return self.record.ready
+
     async def stop(self, grace_s: float) -> None:
         """No call begins after this; one that runs may end within the grace period, then it is
         interrupted.
@@ -175,7 +189,8 @@ class Container:
         """Takes over what an earlier life of this kubelet left: a container that ran is lost with its
         state.
         """
-        statuses = status(self._context.pod).get("containerStatuses") or []
+        part = "initContainerStatuses" if self.record.init else "containerStatuses"
+        statuses = status(self._context.pod).get(part) or []
         before: Obj = next((s for s in statuses if s.get("name") == self.name), {})
         state, marked = before.get("state") or {}, self._context.state.restarts(self.name)
         if not before.get("containerID") and marked is None:
@@ -195,6 +210,8 @@ class Container:
         """Waits out the back-off; False when the policy wants no restart."""
         ended = self.record.terminated or {}
         policy = str(spec(self._context.pod).get("restartPolicy") or "Always")
+        if self.record.init and policy == "Always":
+            policy = "OnFailure"
         if policy == "Never" or (policy == "OnFailure" and ended.get("exitCode") == 0):
             return False
         delay_ms = self._backoff_ms
@@ -220,6 +237,7 @@ class Container:
 
     def _on_end(self, exit_: Exit) -> None:
         run, self.current = self.current, None
+        self._stop_probing()
         if run is not None:
             run.log.close()
             if asyncio.get_running_loop().time() - run.started >= self._limits.pod_backoff_reset_ms / 1000:
@@ -309,7 +327,7 @@ class Container:
     async def _restore_from(self) -> str | None:
         pod = self._context.pod
         checkpoint = annotation(pod, NAMES.ann_restore_from)
-        if not checkpoint or self._ran:
+        if not checkpoint or self._ran or self.record.init:
             return None
         restores = await restores_container(
             self._node.client, pod, self.name, self._context.key[0], checkpoint
@@ -416,9 +434,54 @@ class Container:
     def _on_begun(self, module: LoadedModule) -> None:
         if self.current is None:
             return
-        self.restoring = False
+        restored, self.restoring = self.restoring, False
+        self._begin_probing(restored)
         self.record.run()
         self.refresh()
         self._context.changed()
         self._context.topics_changed()
         self._context.started(self.name, self.record.image, module)
+
+    # --- probes ---
+
+    def _begin_probing(self, restored: bool) -> None:
+        container = self.spec
+        self._killed = False
+        if self.record.init or self.current is None:
+            return
+        self.record.starting = Prober.needed(container, "startupProbe") and not restored
+        self.record.unready = Prober.needed(container, "readinessProbe")
+        hooks = Hooks(self._on_ready, self._on_started, self._on_unhealthy, self._on_hopeless)
+        self._prober = Prober(container, self.current.thread, hooks, restored=restored)
+        self._prober.start()
+
+    def _stop_probing(self) -> None:
+        if self._prober is not None:
+            self._prober.stop()
+            self._prober = None
+        self.record.starting = self.record.unready = False
+
+    def _on_ready(self, ready: bool) -> None:
+        self.record.unready = not ready
+        self._context.changed()
+
+    def _on_started(self) -> None:
+        if self.record.starting:
+            self.record.starting = False
+            self._context.changed()
+
+    def _on_unhealthy(self, kind: str, cause: str) -> None:
+        self._context.event("Unhealthy", cause=text("probes", "unhealthy", kind=kind, cause=cause))
+
+    def _on_hopeless(self, kind: str, cause: str) -> None:
+        """The run is ended; the restart policy says whether another one follows."""
+        run = self.current
+        if run is None or self._stopping:
+            return
+        self._context.event(
+            "KillingUnhealthy", cause=text("probes", "killing", container=self.name, kind=kind)
+        )
+        self._killed = True
+        grace = (self.spec.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
+        pod_grace = spec(self._context.pod).get("terminationGracePeriodSeconds")
+        self._kill_task = asyncio.create_task(self._end_calls(run, float(grace or pod_grace or 0)))

@@ -17,6 +17,7 @@ from pathlib import Path
 from kube32.client.api import ApiClient, ApiError
 from kube32.contract import NAMES, Limits, resource_of, text
 from kube32.formats.wasm_module import ModuleRefused
+from kube32.formats.pins import pin_of
 from kube32.kubelet.own_thread import on_own_thread
 from kube32.kubelet.values import Obj, annotation, key_of
 from kube32.wasm import Engine, LoadedModule
@@ -53,7 +54,8 @@ class Images:
         if not image.startswith(NAMES.image_prefix):
             message = text("statuses", "image_invalid", image=image)
             raise ImageError(text("reasons", "image_invalid"), message, pull=False)
-        pinned = (annotation(pod, NAMES.ann_wasm_sha256) or "").lower()
+        pin = pin_of(pod, container)
+        pinned = (annotation(pod, pin) or "").lower()
         if pinned and not _DIGEST.fullmatch(pinned):
             raise _refused(text("module_refusals", "digest", found="unknown", expected=pinned))
         if pinned in self._loaded:
@@ -66,7 +68,7 @@ class Images:
         if image != NAMES.image_embedded:
             await asyncio.to_thread(self._store, found, wasm)
             if not pinned:
-                await self._pin(pod, found)
+                await self._pin(pod, pin, found)
         self._loaded[found] = module
         return module
 
@@ -130,12 +132,12 @@ class Images:
         except ModuleRefused as refused:
             raise _refused_text(str(refused)) from None
 
-    async def _pin(self, pod: Obj, digest: str) -> None:
+    async def _pin(self, pod: Obj, pin: str, digest: str) -> None:
         namespace, name = key_of(pod)
         patch = {
             "metadata": {
                 "uid": pod["metadata"]["uid"],
-                "annotations": {NAMES.ann_wasm_sha256: digest},
+                "annotations": {pin: digest},
             }
         }
         await self._client.patch("Pod", name, patch, namespace)

@@ -26,6 +26,17 @@ class ContainerRecord:
     container_id: str = ""
     image_id: str = ""
     frozen: bool = False
+    # Set while a startup probe has not passed, or a readiness probe has not, or no longer.
+    starting: bool = False
+    unready: bool = False
+    init: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether the container counts as ready; an init container when it has ended well."""
+        if self.init:
+            return self.terminated is not None and self.terminated["exitCode"] == 0
+        return self.running and not self.starting and not self.unready
 
     @property
     def running(self) -> bool:
@@ -74,8 +85,8 @@ class ContainerRecord:
             "name": self.name,
             "image": self.image,
             "imageID": self.image_id,
-            "ready": self.running and not self.frozen,
-            "started": self.running,
+            "ready": self.ready and not self.frozen,
+            "started": self.running and not self.starting,
             "restartCount": self.restart_count,
             "state": state,
             "lastState": {"terminated": self.last_terminated} if self.last_terminated else {},
@@ -90,9 +101,17 @@ class PodRecord:
     """What the kubelet knows of one pod, beside its object."""
 
     containers: list[ContainerRecord]
+    init_containers: list[ContainerRecord] = field(default_factory=list)
+    reason: str = ""
+    message: str = ""
     start_time: str = field(default_factory=now_rfc3339)
     sandbox: bool = False
     failed: bool = False
+
+    @property
+    def uninitialized(self) -> list[str]:
+        """Init containers that have not ended well."""
+        return [c.name for c in self.init_containers if not c.ready]
 
     @property
     def frozen(self) -> bool:
@@ -104,6 +123,9 @@ def phase(record: PodRecord, policy: str) -> str:
     """The pod's phase, as the kubelet's getPhase decides it; `failed` stands above all."""
     if record.failed:
         return "Failed"
+    if record.uninitialized:
+        broken = any(c.terminated is not None and c.terminated["exitCode"] != 0 for c in record.init_containers)
+        return "Failed" if broken and policy == "Never" else "Pending"
     containers = record.containers
     if any(not c.running and c.terminated is None and c.last_terminated is None for c in containers):
         return "Pending"
@@ -134,7 +156,7 @@ def build(pod: Obj, record: PodRecord, node_ip: str) -> Obj:
     """The whole status to report, conditions of others kept, transition times kept where nothing changed."""
     policy = str(spec(pod).get("restartPolicy") or POLICY_DEFAULT)
     now_phase = phase(record, policy)
-    return {
+    found = {
         "phase": now_phase,
         "conditions": _conditions(pod, record, now_phase),
         "hostIP": node_ip,
@@ -145,6 +167,12 @@ def build(pod: Obj, record: PodRecord, node_ip: str) -> Obj:
         "containerStatuses": [c.status() for c in record.containers],
         "qosClass": status(pod).get("qosClass") or qos_class(pod),
     }
+    if record.init_containers:
+        found["initContainerStatuses"] = [c.status() for c in record.init_containers]
+    for name, value in (("reason", record.reason), ("message", record.message)):
+        if value:
+            found[name] = value
+    return found
 
 
 def _conditions(pod: Obj, record: PodRecord, now_phase: str) -> list[Obj]:
@@ -152,7 +180,7 @@ def _conditions(pod: Obj, record: PodRecord, now_phase: str) -> list[Obj]:
     sandbox = record.sandbox and now_phase not in ("Succeeded", "Failed")
     mine: dict[str, Obj] = {
         "PodReadyToStartContainers": _condition(sandbox),
-        "Initialized": _condition(True),
+        "Initialized": _initialized(record),
         "Ready": _condition(ready, reason, message),
         "ContainersReady": _condition(ready, reason, message),
         "PodScheduled": _condition(True),
@@ -177,12 +205,20 @@ def _condition(state: bool, reason: str = "", message: str = "") -> dict[str, An
     return found
 
 
+def _initialized(record: PodRecord) -> dict[str, Any]:
+    missing = record.uninitialized
+    if not missing:
+        return _condition(True)
+    message = text("statuses", "not_initialized", containers=" ".join(missing))
+    return _condition(False, text("reasons", "not_initialized"), message)
+
+
 def _readiness(record: PodRecord, now_phase: str) -> tuple[bool, str, str]:
     if now_phase == "Succeeded":
         return False, "PodCompleted", ""
     if now_phase == "Failed":
         return False, "PodFailed", ""
-    unready = [c.name for c in record.containers if not c.running]
+    unready = [c.name for c in record.containers if not c.ready]
     if unready:
         message = text("statuses", "containers_not_ready", containers=" ".join(unready))
         return False, text("reasons", "containers_not_ready"), message

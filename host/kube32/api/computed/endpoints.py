@@ -1,202 +1,90 @@
-"""Endpoints and EndpointSlices of a Service, from the pods that it selects, as Kubernetes' controllers make them."""
+"""The Endpoints of a Service, from the pods that it selects, as Kubernetes' controller makes them."""
 
-import hashlib
-import ipaddress
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
 from kube32.api.computed.facts import PodFacts
-from kube32.contract import resource_of
+from kube32.api.computed.identity import derived_uid, hostname, in_order, reference
+from kube32.api.computed.ports import Port, Ports
 
 Obj = dict[str, Any]
-# (name, protocol, number)
-Port = tuple[str, str, int]
-_SLICE_ENDPOINTS = 1000
-_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
-_SERVICE_LABEL = "kubernetes.io/service-name"
-_CONTROLLER = "endpointslice-controller.k8s.io"
-_HEADLESS = "service.kubernetes.io/headless"
-
-
-def ports_of(service: Obj, pod: PodFacts) -> tuple[Port, ...]:
-    """The Service's ports as this pod has them; a name that the pod does not know is left out."""
-    found = []
-    for port in (service.get("spec") or {}).get("ports") or []:
-        protocol = port.get("protocol", "TCP")
-        target = port.get("targetPort", port.get("port"))
-        number = target if isinstance(target, int) else _named(pod, str(target), protocol)
-        if number:
-            found.append((port.get("name", ""), protocol, number))
-    return tuple(found)
-
-
-def _named(pod: PodFacts, name: str, protocol: str) -> int:
-    return next((n for named, p, n in pod.ports if named == name and p == protocol), 0)
+_MOST_ADDRESSES = 1000
+_OVER_CAPACITY = {"endpoints.kubernetes.io/over-capacity": "truncated"}
+HEADLESS_LABEL = "service.kubernetes.io/headless"
 
 
 def endpoints(service: Obj, pods: Iterable[PodFacts]) -> Obj:
-    """The Endpoints object."""
-    publish = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
+    """The Endpoints object; it names 1,000 pods at most, Ready ones first."""
+    spec = service.get("spec") or {}
+    publish = bool(spec.get("publishNotReadyAddresses"))
+    ports = Ports(service)
+    taken = [p for p in pods if p.ip and not p.ended and (publish or not p.deleting)]
+    taken.sort(key=in_order)
+    truncated = len(taken) > _MOST_ADDRESSES
+    if truncated:
+        taken = sorted(sorted(taken, key=lambda p: not p.ready)[:_MOST_ADDRESSES], key=in_order)
     groups: dict[tuple[Port, ...], tuple[list[Obj], list[Obj]]] = {}
-    for pod in _in_order(pods):
-        if pod.ended or not pod.ip or (pod.deleting and not publish):
+    for pod in taken:
+        found = ports.of(pod)
+        if ports and not found:
             continue
-        ports = ports_of(service, pod)
-        if not ports and (service.get("spec") or {}).get("ports"):
-            continue
-        ready, other = groups.setdefault(ports, ([], []))
-        (ready if pod.ready or publish else other).append(_address(pod))
-    subsets = [
-        _without_empty({"addresses": ready, "notReadyAddresses": other, "ports": _ports(ports)})
-        for ports, (ready, other) in sorted(groups.items())
-    ]
-    return _endpoints(service, subsets)
+        ready, other = groups.setdefault(found, ([], []))
+        (ready if pod.ready or publish else other).append(_address(service, pod))
+    return _made(service, [_subset(p, *groups[p]) for p in sorted(groups)], truncated)
 
 
 def fixed_endpoints(service: Obj, host: str, port: int) -> Obj:
     """Endpoints of a Service at one address that is no pod's: the API server."""
     named = (service.get("spec") or {}).get("ports") or [{}]
-    ports = [_without_empty({"name": named[0].get("name", ""), "port": port, "protocol": "TCP"})]
-    return _endpoints(service, [{"addresses": [{"ip": host}], "ports": ports}])
+    return _made(service, [_subset(((named[0].get("name", ""), "TCP", port, ""),), [{"ip": host}], [])])
 
 
-def _endpoints(service: Obj, subsets: list[Obj]) -> Obj:
+def _subset(ports: tuple[Port, ...], ready: list[Obj], other: list[Obj]) -> Obj:
+    made: Obj = {}
+    if ready:
+        made["addresses"] = ready
+    if other:
+        made["notReadyAddresses"] = other
+    if ports:
+        made["ports"] = [_port(*p) for p in ports]
+    return made
+
+
+def _port(name: str, protocol: str, number: int, app_protocol: str) -> Obj:
+    made: Obj = {"name": name} if name else {}
+    made |= {"port": number, "protocol": protocol}
+    if app_protocol:
+        made["appProtocol"] = app_protocol
+    return made
+
+
+def _address(service: Obj, pod: PodFacts) -> Obj:
+    made: Obj = {"ip": pod.ip}
+    name = hostname(service, pod)
+    if name:
+        made["hostname"] = name
+    if pod.node:
+        made["nodeName"] = pod.node
+    made["targetRef"] = reference(pod)
+    return made
+
+
+def _made(service: Obj, subsets: list[Obj], truncated: bool = False) -> Obj:
     metadata = service["metadata"]
-    labels = {**(metadata.get("labels") or {})}
+    labels = dict(metadata.get("labels") or {})
     if (service.get("spec") or {}).get("clusterIP") == "None":
-        labels[_HEADLESS] = ""
-    made: Obj = {
-        "kind": "Endpoints",
-        "apiVersion": "v1",
-        "metadata": _without_empty(
-            {
-                "name": metadata["name"],
-                "namespace": metadata["namespace"],
-                "uid": derived_uid("Endpoints", metadata["uid"]),
-                "creationTimestamp": metadata.get("creationTimestamp"),
-                "labels": labels,
-            }
-        ),
+        labels[HEADLESS_LABEL] = ""
+    own: Obj = {
+        "name": metadata["name"],
+        "namespace": metadata["namespace"],
+        "uid": derived_uid("Endpoints", metadata["uid"]),
+        "creationTimestamp": metadata.get("creationTimestamp"),
     }
+    if labels:
+        own["labels"] = labels
+    if truncated:
+        own["annotations"] = dict(_OVER_CAPACITY)
+    made: Obj = {"kind": "Endpoints", "apiVersion": "v1", "metadata": own}
     if subsets:
         made["subsets"] = subsets
     return made
-
-
-def slices(service: Obj, pods: Iterable[PodFacts]) -> list[Obj]:
-    """The EndpointSlices, at most 1,000 endpoints each."""
-    publish = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
-    groups: dict[tuple[Port, ...], list[Obj]] = {}
-    for pod in _in_order(pods):
-        if not pod.ended and pod.ip:
-            groups.setdefault(ports_of(service, pod), []).append(_endpoint(pod, publish))
-    if not groups:
-        groups[()] = []
-    made: list[Obj] = []
-    for ports, found in sorted(groups.items()):
-        for start in range(0, max(len(found), 1), _SLICE_ENDPOINTS):
-            rows = found[start : start + _SLICE_ENDPOINTS]
-            made.append(_slice(service, len(made), rows, _slice_ports(ports)))
-    return made
-
-
-def fixed_slices(service: Obj, host: str, port: int) -> list[Obj]:
-    """The slice of a Service at one address that is no pod's."""
-    named = (service.get("spec") or {}).get("ports") or [{}]
-    row = {"addresses": [host], "conditions": {"ready": True, "serving": True, "terminating": False}}
-    ports = [{"name": named[0].get("name", ""), "port": port, "protocol": "TCP"}]
-    return [_slice(service, 0, [row], ports)]
-
-
-def _slice(service: Obj, number: int, rows: list[Obj], ports: list[Obj]) -> Obj:
-    metadata = service["metadata"]
-    suffix = hashlib.sha256(f"{metadata['uid']}/{number}".encode()).hexdigest()[:5]
-    labels = {
-        **(metadata.get("labels") or {}),
-        _SERVICE_LABEL: metadata["name"],
-        _MANAGED_BY: _CONTROLLER,
-    }
-    if (service.get("spec") or {}).get("clusterIP") == "None":
-        labels[_HEADLESS] = ""
-    resource = resource_of("EndpointSlice")
-    return {
-        "kind": resource.kind,
-        "apiVersion": resource.api_version,
-        "metadata": _without_empty(
-            {
-                "name": f"{metadata['name']}-{suffix}",
-                "generateName": f"{metadata['name']}-",
-                "namespace": metadata["namespace"],
-                "uid": derived_uid(f"EndpointSlice/{number}", metadata["uid"]),
-                "creationTimestamp": metadata.get("creationTimestamp"),
-                "generation": 1,
-                "labels": labels,
-                "ownerReferences": [
-                    {
-                        "apiVersion": "v1",
-                        "kind": "Service",
-                        "name": metadata["name"],
-                        "uid": metadata["uid"],
-                        "controller": True,
-                        "blockOwnerDeletion": True,
-                    }
-                ],
-            }
-        ),
-        "addressType": _family(rows, service),
-        "endpoints": rows,
-        "ports": ports,
-    }
-
-
-def _family(rows: list[Obj], service: Obj) -> str:
-    if rows:
-        return f"IPv{ipaddress.ip_address(rows[0]['addresses'][0]).version}"
-    families = (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]
-    return str(families[0])
-
-
-def _endpoint(pod: PodFacts, publish: bool) -> Obj:
-    return _without_empty(
-        {
-            "addresses": [pod.ip],
-            "conditions": {
-                "ready": publish or (pod.ready and not pod.deleting),
-                "serving": publish or pod.ready,
-                "terminating": pod.deleting,
-            },
-            "nodeName": pod.node,
-            "targetRef": _reference(pod),
-        }
-    )
-
-
-def _address(pod: PodFacts) -> Obj:
-    return _without_empty({"ip": pod.ip, "nodeName": pod.node, "targetRef": _reference(pod)})
-
-
-def _reference(pod: PodFacts) -> Obj:
-    return {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-
-
-def _ports(ports: tuple[Port, ...]) -> list[Obj]:
-    return [_without_empty({"name": n, "port": number, "protocol": p}) for n, p, number in sorted(ports)]
-
-
-def _slice_ports(ports: tuple[Port, ...]) -> list[Obj]:
-    # A name is always there, also an empty one: kubectl describe relies on it.
-    return [{"name": n, "port": number, "protocol": p} for n, p, number in sorted(ports)]
-
-
-def _in_order(pods: Iterable[PodFacts]) -> list[PodFacts]:
-    return sorted(pods, key=lambda p: (p.ip, p.name))
-
-
-def _without_empty(obj: Obj) -> Obj:
-    return {k: v for k, v in obj.items() if v not in ("", None, [], {})}
-
-
-def derived_uid(kind: str, uid: str) -> str:
-    """A uid that is always the same for what is computed from one object."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"kube32.io/{kind}/{uid}"))

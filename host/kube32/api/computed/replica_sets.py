@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from kube32.api.computed.endpoints import derived_uid
 from kube32.api.computed.facts import PodFacts
+from kube32.api.computed.identity import derived_uid, owned_by
 from kube32.contract import resource_of
 from kube32.formats.template_hash import template_hash
 
@@ -32,7 +32,7 @@ def replica_sets(deployment: Obj, pods: Iterable[PodFacts]) -> list[Obj]:
         rows[current["hash"]] = {**current, "template": template}
     by_hash: dict[str, list[PodFacts]] = {}
     for pod in pods:
-        by_hash.setdefault(dict(pod.labels).get(_HASH_LABEL, ""), []).append(pod)
+        by_hash.setdefault(pod.labels.get(_HASH_LABEL, ""), []).append(pod)
     return [_replica_set(deployment, row, by_hash.get(h, [])) for h, row in rows.items()]
 
 
@@ -78,16 +78,7 @@ def _replica_set(deployment: Obj, row: Obj, pods: list[PodFacts]) -> Obj:
             "generation": 1,
             "labels": labels,
             "annotations": annotations,
-            "ownerReferences": [
-                {
-                    "apiVersion": deployment["apiVersion"],
-                    "kind": "Deployment",
-                    "name": metadata["name"],
-                    "uid": metadata["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
+            "ownerReferences": owned_by("Deployment", deployment),
         },
         "spec": {
             "replicas": desired,

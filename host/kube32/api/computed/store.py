@@ -5,6 +5,7 @@ computed and stored kinds share one order, and a client's version of either is n
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from threading import RLock
 from typing import Any
@@ -18,33 +19,42 @@ Callback = Callable[[Change], None]
 
 
 class ComputedStore:
-    """Computed objects by key. `set` and `remove` are for the views alone."""
+    """Computed objects by key. `set`, `remove` and `deliver` are for the views alone.
 
-    def __init__(self, store: Store) -> None:
+    Every reading first calls `settle`, which computes what is out of date.
+    """
+
+    def __init__(self, store: Store, settle: Callable[[], None]) -> None:
         self._store = store
+        self._settle = settle
         self._lock = RLock()
         self._tree: RadixTree[Entry] = RadixTree()
         self._subscribers: tuple[tuple[str, Callback], ...] = ()
+        self._pending: deque[Change] = deque()
+        self._delivering = False
 
     @property
     def revision(self) -> int:
         """The last revision used, that of the main store."""
+        self._settle()
         return self._store.revision
 
     def get(self, key: str) -> Entry | None:
         """The object at `key`, or None."""
+        self._settle()
         with self._lock:
             return self._tree.get(key)
 
     def scan(self, prefix: str, *, after: str = "", limit: int = 0) -> tuple[list[Entry], int]:
         """Objects under `prefix` with keys after `after`, by key, `limit` at most (0: all); the revision."""
+        self._settle()
         with self._lock:
-            # Taken first: a change that is under way gets a later one.
-            revision = self._store.revision
-            return self._tree.scan(prefix, after, limit), revision
+            # Under the lock: a change that is computed later gets a later one.
+            return self._tree.scan(prefix, after, limit), self._store.revision
 
     def count(self, prefix: str) -> int:
         """How many objects are under `prefix`."""
+        self._settle()
         with self._lock:
             return self._tree.count(prefix)
 
@@ -61,17 +71,18 @@ class ComputedStore:
         return unsubscribe
 
     def set(self, key: str, obj: dict[str, Any]) -> None:
-        """The object came out as `obj`; nothing happens when it is as before."""
+        """The object, which is the store's from now on, came out as `obj`; nothing happens if it is as before."""
         with self._lock:
             current = self._tree.get(key)
             if current is not None:
-                stamped = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(current.revision)}}
-                if same_content(current, stamped):
+                obj["metadata"]["resourceVersion"] = str(current.revision)
+                if same_content(current, obj):
                     return
             revision = self._store.claim()
-            entry = Entry(key, encode(obj, revision), revision)
+            obj["metadata"]["resourceVersion"] = str(revision)
+            entry = Entry(key, encode(obj, revision), revision, obj)
             self._tree.set(key, entry)
-        self._tell(Change("MODIFIED" if current else "ADDED", key, entry, current, revision))
+            self._changed(Change("MODIFIED" if current else "ADDED", key, entry, current, revision))
 
     def remove(self, key: str) -> None:
         """There is no such object any more."""
@@ -82,12 +93,35 @@ class ComputedStore:
             revision = self._store.claim()
             entry = restamp(current, revision)
             self._tree.pop(key)
-        self._tell(Change("DELETED", key, entry, current, revision))
+            self._changed(Change("DELETED", key, entry, current, revision))
 
-    def _tell(self, change: Change) -> None:
-        for prefix, callback in self._subscribers:
+    def _changed(self, change: Change) -> None:
+        if self._subscribers:
+            self._pending.append(change)
+
+    def deliver(self) -> None:
+        """Tells the subscribers, in the order of revisions: one thread at a time does it for all."""
+        with self._lock:
+            if self._delivering or not self._pending:
+                return
+            self._delivering = True
+        try:
+            while self._deliver_next():
+                pass
+        except BaseException:
+            self._delivering = False
+            raise
+
+    def _deliver_next(self) -> bool:
+        with self._lock:
+            if not self._pending:
+                self._delivering = False
+                return False
+            change, subscribers = self._pending.popleft(), self._subscribers
+        for prefix, callback in subscribers:
             if change.key.startswith(prefix):
                 try:
                     callback(change)
                 except Exception:
                     _log.exception("a subscriber failed at revision %d", change.revision)
+        return True

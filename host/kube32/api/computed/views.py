@@ -1,170 +1,233 @@
-"""Keeps the computed objects true: a change of a Service, Pod or Deployment recomputes what depends on it."""
+"""Keeps the computed objects true: a change of a Service, Pod or Deployment marks what depends on it.
 
-from collections.abc import Iterable
+What is marked is computed by the next reader, or soon, so that watches hear of it; what is large is computed the
+more seldom for it: writers of pods wait for none of this.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import Any
 
-from kube32.api.computed import endpoints as made
+from kube32.api.computed.endpoints import endpoints, fixed_endpoints
 from kube32.api.computed.facts import PodFacts
 from kube32.api.computed.replica_sets import replica_sets
+from kube32.api.computed.slices import Placement, fixed_slices, slices
 from kube32.api.computed.store import ComputedStore
 from kube32.contract import resource_of
 from kube32.store import Change, Store
 
 Obj = dict[str, Any]
 _API_SERVER = ("default", "kubernetes")
+_STEP_S = 0.005
+# Half a stream's buffer: readers of watches get their turn before they fall behind.
+_STEP_OWNERS = 8
+# A computation without a reader that waits is followed by a rest of this many times its duration.
+_REST = 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Owner:
     """A Service or Deployment, its pods by key, and the keys of what was computed from it."""
 
     obj: Obj
+    compute: "Callable[[_Owner], list[Obj]]"
     pods: dict[str, PodFacts] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
+    placement: Placement = field(default_factory=Placement)
+    rests_until: float = 0.0
 
 
 class Views:
     """Computes Endpoints, EndpointSlices and ReplicaSets over a store, from now on.
 
-    Works in the store's subscriptions: one change at a time, in the order of revisions.
+    Lock order: a hub's, the views', the computed store's, the main store's; watches are told with none held.
     """
 
     def __init__(self, store: Store) -> None:
-        self.store = ComputedStore(store)
-        self._main = store
-        self._pods: dict[str, PodFacts] = {}
+        self.store = ComputedStore(store, self.settle)
+        self._lock = RLock()
+        self._pods: dict[str, dict[str, PodFacts]] = {}
         self._services: dict[str, dict[str, _Owner]] = {}
         self._deployments: dict[str, _Owner] = {}
+        self._marked: dict[_Owner, None] = {}
         self._api_server: tuple[str, int] | None = None
-        self._prefixes = {kind: resource_of(kind).prefix for kind in ("Pod", "Service", "Deployment")}
-        self._ends = [
-            store.subscribe(self._prefixes["Pod"], self._on_pod),
-            store.subscribe(self._prefixes["Service"], self._on_service),
-            store.subscribe(self._prefixes["Deployment"], self._on_deployment),
-        ]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._planned = False
+        self._ends: list[Callable[[], None]] = []
         for kind, take in (
-            ("Pod", self._take_pod),
             ("Service", self._take_service),
             ("Deployment", self._take_deployment),
+            ("Pod", self._take_pod),
         ):
-            for entry in store.scan(self._prefixes[kind])[0]:
-                take(entry.key, entry.obj)
+            self._follow(store, resource_of(kind).prefix, take)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on changes are computed also when nobody reads."""
+        with self._lock:
+            self._loop = loop
+            self._plan()
 
     def close(self) -> None:
         """Computes no more."""
+        self._loop = None
         for end in self._ends:
             end()
 
     def set_api_server(self, host: str, port: int) -> None:
         """Where the API server is reached: the endpoints of Service default/kubernetes."""
-        self._api_server = (host, port)
-        owner = self._services.get(_API_SERVER[0], {}).get(_API_SERVER[1])
-        if owner is not None:
-            self._compute_service(owner)
-
-    # --- pods ---
-
-    def _on_pod(self, change: Change) -> None:
-        self._take_pod(change.key, None if change.type == "DELETED" else change.entry.obj)
-
-    def _take_pod(self, key: str, pod: Obj | None) -> None:
-        before = self._pods.get(key)
-        now = None if pod is None else PodFacts.of(pod)
-        if now == before:
-            return
-        if now is None:
-            self._pods.pop(key, None)
-        else:
-            self._pods[key] = now
-        namespace = (now or before).namespace  # type: ignore[union-attr]  # not both are None
-        for owner in self._services.get(namespace, {}).values():
-            if self._place(owner, key, now, (owner.obj.get("spec") or {}).get("selector")):
-                self._compute_service(owner)
-        for uid in {f.owner for f in (now, before) if f is not None and f.owner in self._deployments}:
-            deployment = self._deployments[uid]
-            if now is not None and now.owner == uid:
-                deployment.pods[key] = now
-            else:
-                deployment.pods.pop(key, None)
-            self._compute_deployment(deployment)
-
-    @staticmethod
-    def _place(owner: _Owner, key: str, pod: PodFacts | None, selector: dict[str, str] | None) -> bool:
-        """Whether the Service's pods changed."""
-        if pod is not None and pod.selected_by(selector):
-            owner.pods[key] = pod
-            return True
-        return owner.pods.pop(key, None) is not None
-
-    # --- Services ---
-
-    def _on_service(self, change: Change) -> None:
-        self._take_service(change.key, None if change.type == "DELETED" else change.entry.obj)
-
-    def _take_service(self, key: str, service: Obj | None) -> None:
-        namespace, name = key.removeprefix(self._prefixes["Service"]).split("/", 1)
-        here = self._services.setdefault(namespace, {})
-        owner = here.get(name)
-        if service is None:
+        with self._lock:
+            self._api_server = (host, port)
+            owner = self._services.get(_API_SERVER[0], {}).get(_API_SERVER[1])
             if owner is not None:
-                del here[name]
-                self._replace(owner, ())
+                self._mark(owner)
+
+    def selected(self, namespace: str, service: str) -> list[str]:
+        """The keys of the pods that a Service selects, whatever their state."""
+        with self._lock:
+            owner = self._services.get(namespace, {}).get(service)
+            return [] if owner is None else sorted(owner.pods)
+
+    def settle(self) -> None:
+        """Computes everything that is out of date."""
+        if not self._marked:
             return
+        with self._lock:
+            for owner in list(self._marked):
+                self._compute(owner)
+        self.store.deliver()
+
+    # --- what changes ---
+
+    def _follow(self, store: Store, prefix: str, take: Callable[[str, Obj, bool], None]) -> None:
+        def changed(change: Change) -> None:
+            with self._lock:
+                take(change.key, change.entry.obj, change.type == "DELETED")
+            self.store.deliver()
+
+        self._ends.append(store.subscribe(prefix, changed))
+        for entry in store.scan(prefix)[0]:
+            take(entry.key, entry.obj, False)
+
+    def _take_pod(self, key: str, pod: Obj, gone: bool) -> None:
+        now = PodFacts.of(pod)
+        here = self._pods.setdefault(now.namespace, {})
+        before = here.get(key)
+        if gone:
+            here.pop(key, None)
+        elif now == before:
+            return
+        else:
+            here[key] = now
+        for owner in self._services.get(now.namespace, {}).values():
+            if not gone and now.selected_by((owner.obj.get("spec") or {}).get("selector")):
+                owner.pods[key] = now
+            elif owner.pods.pop(key, None) is None:
+                continue
+            self._mark(owner)
+        for uid in {now.owner} if before is None else {now.owner, before.owner}:
+            deployment = self._deployments.get(uid)
+            if deployment is not None:
+                deployment.pods.pop(key, None)
+                if not gone and uid == now.owner:
+                    deployment.pods[key] = now
+                self._mark(deployment)
+
+    def _take_service(self, key: str, service: Obj, gone: bool) -> None:
+        metadata = service["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        here = self._services.setdefault(namespace, {})
+        if gone:
+            self._drop(here.pop(name, None))
+            return
+        owner = here.get(name)
         if owner is None:
-            owner = here[name] = _Owner(service)
+            owner = here[name] = _Owner(service, self._of_service)
         owner.obj = service
         selector = (service.get("spec") or {}).get("selector")
-        owner.pods = {
-            k: p for k, p in self._pods.items() if p.namespace == namespace and p.selected_by(selector)
-        }
-        self._compute_service(owner)
+        owner.pods = {k: p for k, p in self._pods.get(namespace, {}).items() if p.selected_by(selector)}
+        self._mark(owner)
 
-    def _compute_service(self, owner: _Owner) -> None:
-        service = owner.obj
-        spec, metadata = service.get("spec") or {}, service["metadata"]
-        objects: list[Obj] = []
-        if (metadata["namespace"], metadata["name"]) == _API_SERVER and not spec.get("selector"):
-            if self._api_server is not None:
-                host, port = self._api_server
-                objects = [made.fixed_endpoints(service, host, port), *made.fixed_slices(service, host, port)]
-        elif spec.get("selector") and spec.get("type") != "ExternalName":
-            pods = list(owner.pods.values())
-            objects = [made.endpoints(service, pods), *made.slices(service, pods)]
-        self._replace(owner, objects)
-
-    # --- Deployments ---
-
-    def _on_deployment(self, change: Change) -> None:
-        self._take_deployment(
-            change.key, None if change.type == "DELETED" else change.entry.obj, change.entry.obj
-        )
-
-    def _take_deployment(self, key: str, deployment: Obj | None, last: Obj | None = None) -> None:
-        uid = (deployment or last or {})["metadata"]["uid"]
-        owner = self._deployments.get(uid)
-        if deployment is None:
-            if owner is not None:
-                del self._deployments[uid]
-                self._replace(owner, ())
+    def _take_deployment(self, key: str, deployment: Obj, gone: bool) -> None:
+        metadata = deployment["metadata"]
+        uid = metadata["uid"]
+        if gone:
+            self._drop(self._deployments.pop(uid, None))
             return
+        owner = self._deployments.get(uid)
         if owner is None:
-            owner = self._deployments[uid] = _Owner(deployment)
-            owner.pods = {k: p for k, p in self._pods.items() if p.owner == uid}
+            owner = self._deployments[uid] = _Owner(deployment, _of_deployment)
+            pods = self._pods.get(metadata["namespace"], {})
+            owner.pods = {k: p for k, p in pods.items() if p.owner == uid}
         owner.obj = deployment
-        self._compute_deployment(owner)
+        self._mark(owner)
 
-    def _compute_deployment(self, owner: _Owner) -> None:
-        self._replace(owner, replica_sets(owner.obj, owner.pods.values()))
+    def _drop(self, owner: _Owner | None) -> None:
+        """At once: what comes next under the same name is another object."""
+        if owner is not None:
+            self._marked.pop(owner, None)
+            for key in sorted(owner.keys):
+                self.store.remove(key)
 
-    # --- what comes out ---
+    # --- when it is computed ---
 
-    def _replace(self, owner: _Owner, objects: Iterable[Obj]) -> None:
+    def _mark(self, owner: _Owner) -> None:
+        self._marked[owner] = None
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._loop is not None and self._marked and not self._planned:
+            # The loop has ended: nobody watches.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._step)
+                self._planned = True
+
+    def _step(self) -> None:
+        """Computes a few, and comes again for the others."""
+        began = time.monotonic()
+        with self._lock:
+            ready = [o for o in self._marked if o.rests_until <= began]
+            for owner in ready[:_STEP_OWNERS]:
+                self._compute(owner)
+                if time.monotonic() - began > _STEP_S:
+                    break
+            self._planned = bool(self._marked) and self._loop is not None
+            if self._planned and self._loop is not None:
+                rest = min(o.rests_until for o in self._marked) - time.monotonic()
+                self._loop.call_later(max(rest, 0.0), self._step)
+        self.store.deliver()
+
+    def _compute(self, owner: _Owner) -> None:
+        began = time.monotonic()
+        del self._marked[owner]
         keys = set()
-        for obj in objects:
-            key = resource_of(obj["kind"]).object_key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+        for obj in owner.compute(owner):
+            metadata = obj["metadata"]
+            key = resource_of(obj["kind"]).object_key(metadata["namespace"], metadata["name"])
             keys.add(key)
             self.store.set(key, obj)
-        for key in owner.keys - keys:
+        for key in sorted(owner.keys - keys):
             self.store.remove(key)
         owner.keys = keys
+        ended = time.monotonic()
+        owner.rests_until = ended + _REST * (ended - began)
+
+    # --- what is computed ---
+
+    def _of_service(self, owner: _Owner) -> list[Obj]:
+        service = owner.obj
+        spec, metadata = service.get("spec") or {}, service["metadata"]
+        if spec.get("type") == "ExternalName":
+            return []
+        if spec.get("selector"):
+            return [endpoints(service, owner.pods.values()), *slices(service, owner.pods, owner.placement)]
+        if self._api_server is None or (metadata["namespace"], metadata["name"]) != _API_SERVER:
+            return []
+        return [fixed_endpoints(service, *self._api_server), *fixed_slices(service, *self._api_server)]
+
+
+def _of_deployment(owner: _Owner) -> list[Obj]:
+    return replica_sets(owner.obj, owner.pods.values())
