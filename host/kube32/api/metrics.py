@@ -1,91 +1,18 @@
-"""metrics.k8s.io: what nodes and pods use, asked of the kubelets when somebody asks, and not otherwise.
+"""metrics.k8s.io: what nodes and pods use, in the forms that kubectl top and other clients ask for."""
 
-CPU is the rate between two samples of a node; the first answer uses the time since the container started.
-"""
-
-import asyncio
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
-
-import orjson
 
 from kube32.api import selectors, tables
 from kube32.api.http import Response
-from kube32.api.status import ApiFailure, dump, not_found
+from kube32.api.node_samples import Sample, Used
+from kube32.api.status import dump, not_found
 from kube32.contract import resource_of
 
 if TYPE_CHECKING:
     from kube32.api.crud import Call
-    from kube32.api.server import ApiServer
 
 Obj = dict[str, Any]
-_STATS_BYTES = 1 << 20
-
-
-@dataclass(slots=True)
-class Sample:
-    """One answer of a kubelet, and the one before it."""
-
-    taken: float
-    wall: datetime
-    stats: Obj
-    before: "Sample | None" = None
-
-
-class Sampler:
-    """Asks nodes at most once per `metrics_window_ms`; all who ask meanwhile get the same."""
-
-    def __init__(self, server: "ApiServer") -> None:
-        self._server = server
-        self._samples: dict[str, Sample] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
-
-    async def nodes(self, names: Iterable[str]) -> dict[str, Sample]:
-        """Samples of the nodes that answer."""
-        wanted = list(names)
-        await asyncio.gather(*(self._refresh(name) for name in wanted))
-        known = {r.key.rpartition("/")[2] for r in self._server.store.scan(resource_of("Node").prefix)[0]}
-        self._samples = {n: s for n, s in self._samples.items() if n in known}
-        return {n: self._samples[n] for n in wanted if n in self._samples}
-
-    async def _refresh(self, node: str) -> None:
-        window_s = self._server.limits.metrics_window_ms / 1000
-        sample = self._samples.get(node)
-        if sample is not None and time.monotonic() - sample.taken < window_s:
-            return
-        task = self._asking.get(node)
-        if task is None:
-            task = self._asking[node] = asyncio.create_task(self._ask(node))
-            task.add_done_callback(lambda _: self._asking.pop(node, None))
-        await asyncio.shield(task)
-
-    async def _ask(self, node: str) -> None:
-        try:
-            async with asyncio.timeout(self._server.limits.kubelet_connect_ms / 1000):
-                stream = await self._server.kubelets.request(node, "GET", "/stats")
-                try:
-                    if stream.status != 200:
-                        raise ValueError(f"status {stream.status}")
-                    body = b""
-                    async for chunk in stream:
-                        body += bytes(chunk)
-                        if len(body) > _STATS_BYTES:
-                            raise ValueError("more than is taken")
-                finally:
-                    await stream.aclose()
-            stats = orjson.loads(body)
-            stats["node"]["cpuNanos"], stats["pods"]
-        except (ApiFailure, TimeoutError, OSError, ValueError, KeyError, TypeError):
-            # As with metrics-server, a node that does not answer is left out.
-            self._samples.pop(node, None)
-            return
-        before = self._samples.get(node)
-        if before is not None:
-            before.before = None
-        self._samples[node] = Sample(time.monotonic(), datetime.now(UTC), stats, before)
 
 
 async def handle(call: "Call") -> Response:
@@ -129,43 +56,44 @@ async def _rows(call: "Call", objects: list[Obj]) -> list[Obj]:
 
 
 def _node(call: "Call", node: Obj, sample: Sample) -> Obj:
-    now = sample.stats["node"]
-    then = sample.before.stats["node"] if sample.before is not None else {"cpuNanos": 0}
-    window_s = _window_s(sample)
-    return {
-        **_head(call, node, sample, window_s),
-        "usage": _usage(max(now["cpuNanos"] - then["cpuNanos"], 0) / window_s, now["memoryBytes"]),
-    }
+    window_s, then = sample.window_s, None
+    if window_s and sample.before is not None:
+        then = sample.before.node
+    window_s = window_s or sample.uptime_ms / 1000
+    return {**_head(call, node, sample, window_s), "usage": _usage(sample.node, then, window_s)}
 
 
 def _pod(call: "Call", pod: Obj, sample: Sample) -> Obj | None:
     uid = pod["metadata"]["uid"]
-    row = next((p for p in sample.stats["pods"] if p.get("uid") == uid), None)
-    if row is None:
+    containers = sample.pods.get(uid)
+    if not containers:
         return None
-    then: dict[str, int] = {}
-    if sample.before is not None:
-        before = next((p for p in sample.before.stats["pods"] if p.get("uid") == uid), None)
-        then = {c["name"]: c["cpuNanos"] for c in (before or {}).get("containers") or []}
-    window_s = _window_s(sample)
-    containers = []
-    for container in row.get("containers") or []:
-        spent = container["cpuNanos"]
-        earlier = then.get(container["name"], 0)
-        # A container that began anew has spent less than before.
-        used = spent - earlier if spent >= earlier else spent
-        containers.append(
-            {"name": container["name"], "usage": _usage(used / window_s, container["memoryBytes"])}
-        )
-    return {**_head(call, pod, sample, window_s), "containers": containers}
+    earlier = sample.before.pods.get(uid, {}) if sample.window_s and sample.before is not None else {}
+    ages = _ages_s(pod, sample.wall)
+    rows, windows = [], []
+    for name, used in containers.items():
+        then = earlier.get(name)
+        if then is None or then.cpu_ns > used.cpu_ns:
+            # There was none yet at the earlier sample, or it has begun anew.
+            then, window_s = None, ages.get(name, sample.uptime_ms / 1000)
+        else:
+            window_s = sample.window_s
+        windows.append(window_s)
+        rows.append({"name": name, "usage": _usage(used, then, window_s)})
+    return {**_head(call, pod, sample, max(windows)), "containers": rows}
 
 
-def _window_s(sample: Sample) -> float:
-    """Seconds between the samples, by the node's own clock."""
-    now = sample.stats.get("monotonicMs", 0)
-    if sample.before is None:
-        return float(max(now / 1000, 1.0))
-    return float(max((now - sample.before.stats.get("monotonicMs", 0)) / 1000, 0.001))
+def _ages_s(pod: Obj, now: datetime) -> dict[str, float]:
+    """How long the pod's containers have been running."""
+    ages = {}
+    status = pod.get("status") or {}
+    for row in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        started = ((row.get("state") or {}).get("running") or {}).get("startedAt")
+        try:
+            ages[str(row["name"])] = (now - datetime.fromisoformat(str(started))).total_seconds()
+        except (TypeError, ValueError):
+            continue
+    return ages
 
 
 def _head(call: "Call", obj: Obj, sample: Sample, window_s: float) -> Obj:
@@ -174,7 +102,7 @@ def _head(call: "Call", obj: Obj, sample: Sample, window_s: float) -> Obj:
         for k in ("name", "namespace", "labels", "creationTimestamp")
         if k in obj["metadata"]
     }
-    window = f"{window_s:.3f}".rstrip("0").rstrip(".")
+    window = f"{max(window_s, 0.001):.3f}".rstrip("0").rstrip(".")
     return {
         "kind": call.resource.kind,
         "apiVersion": call.resource.api_version,
@@ -184,8 +112,11 @@ def _head(call: "Call", obj: Obj, sample: Sample, window_s: float) -> Obj:
     }
 
 
-def _usage(nanos_per_s: float, memory: int) -> Obj:
-    return {"cpu": f"{int(nanos_per_s)}n", "memory": f"{memory // 1024}Ki"}
+def _usage(now: Used, then: Used | None, window_s: float) -> Obj:
+    spent = now.cpu_ns - (0 if then is None else then.cpu_ns)
+    # Times of starts are whole seconds: a container younger than that is taken to be a second old.
+    rate = max(spent, 0) / (window_s if then is not None else max(window_s, 1.0))
+    return {"cpu": f"{int(rate)}n", "memory": f"{now.memory // 1024}Ki"}
 
 
 def _answer(call: "Call", row: Obj) -> Response:

@@ -1,5 +1,6 @@
 """The API server: who asks, what for, may they, and the handler that answers. Sockets are the adapter's."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from kube32.api import (
     metrics,
     modules,
     namespaces,
+    node_samples,
     openapi,
     patch,
     pod_log,
@@ -109,25 +111,28 @@ class ApiServer:
         self.pool = pool
         self.modules = modules
         self.forwards = 0
-        self.sampler = metrics.Sampler(self)
+        self.sampler = node_samples.Sampler(self)
         self.turns = service_proxy.Turns()
         self.views = Views(store)
         self._computed = WatchHub(self.views.store, limits, places=hub)
         self._ready = False
+        self._end_own_service: Callable[[], None] = _nothing
         security.bind(store)
 
     async def start(self) -> None:
         """Makes the objects that every cluster has; /readyz is ok from then on."""
         namespaces.bootstrap(self.store)
-        services.bootstrap(self.store)
+        self._end_own_service = services.bootstrap(self.store)
         ingress_classes.bootstrap(self.store)
         self.custom_kinds.start()
         self.security.bootstrap()
+        self.views.start(asyncio.get_running_loop())
         self._ready = True
 
     async def close(self) -> None:
         """Ends all watches and the connections to kubelets."""
         self._ready = False
+        self._end_own_service()
         await self.custom_kinds.close()
         self.hub.close()
         self._computed.close()
@@ -224,6 +229,10 @@ class ApiServer:
             body = f"[+]ping ok\n[+]store ok\n{check} check passed\n".encode()
             return Response(200, body, {}, "text/plain; charset=utf-8")
         return Response(200, b"ok", {}, "text/plain; charset=utf-8")
+
+
+def _nothing() -> None:
+    """What a server that was not started has to end."""
 
 
 def _document(request: Request, catalog: Catalog) -> Response:

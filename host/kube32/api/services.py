@@ -4,16 +4,18 @@ Nothing is kept beside the Services themselves: what they hold is what is taken.
 """
 
 import ipaddress
+import logging
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kube32.api import admission, metadata
-from kube32.api.status import Cause, internal, invalid
+from kube32.api.status import ApiFailure, Cause, internal, invalid
 from kube32.contract import LIMITS, NAMES, resource_of, text
-from kube32.store import Store
+from kube32.store import AlreadyExists, Change, Store
 
+_log = logging.getLogger(__name__)
 Object = dict[str, Any]
 T = TypeVar("T")
 _KIND = "Service"
@@ -232,13 +234,25 @@ def _unset(spec: Object) -> Iterator[Object]:
 # --- the Service that every cluster has ---
 
 
-def bootstrap(store: Store) -> None:
-    """Makes Service default/kubernetes at the first address, where it is missing."""
+def bootstrap(store: Store) -> Callable[[], None]:
+    """Makes Service default/kubernetes at the first address, now and whenever it was deleted, until what is given is
+    called.
+    """
+    key = resource_of(_KIND).object_key(*_API)
+
+    def changed(change: Change) -> None:
+        if change.type == "DELETED" and change.key == key:
+            _make_own(store, key)
+
+    _make_own(store, key)
+    return store.subscribe(key, changed)
+
+
+def _make_own(store: Store, key: str) -> None:
     resource = resource_of(_KIND)
-    namespace, name = _API
-    key = resource.object_key(namespace, name)
     if store.get(key) is not None:
         return
+    namespace, name = _API
     service: Object = {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
@@ -255,5 +269,8 @@ def bootstrap(store: Store) -> None:
     metadata.prepare_create(resource, service, namespace)
     admission.default(resource, service)
     prepare_create(service)
-    allocate(store, service)
-    store.put(key, service)
+    try:
+        allocate(store, service)
+        store.put_extended(key, service, expected_version=0)
+    except (ApiFailure, AlreadyExists) as error:
+        _log.warning("Service %s/%s cannot be made: %s", namespace, name, error)

@@ -76,6 +76,11 @@ class Exits:
         message = text("statuses", "interrupted", export=export)
         return Exit(text("reasons", "error"), self._limits.pod_exit_killed, message, at=time.time())
 
+    def unhealthy(self) -> Exit:
+        """The kubelet ended a container whose probe failed too often."""
+        message = text("statuses", "unhealthy")
+        return Exit(text("reasons", "error"), self._limits.pod_exit_killed, message, at=time.time())
+
     def trapped(self, trap: Trap) -> Exit:
         """A call trapped or ran past its deadline."""
         return Exit(text("reasons", "trap"), self._limits.pod_exit_trap, self.words(trap), at=time.time())

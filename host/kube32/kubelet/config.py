@@ -4,11 +4,13 @@ kubelet's own words.
 
 import base64
 import binascii
+import math
 import re
 from typing import Any
 
 from kube32.client.api import ApiClient, ApiError
 from kube32.contract import text
+from kube32.formats.quantity import parse as parse_quantity
 from kube32.kubelet.values import Obj, key_of, metadata, spec, uid_of
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
@@ -84,7 +86,7 @@ def _decoded(value: Any) -> bytes:
 
 async def environment(pod: Obj, container: Obj, source: ConfigSource, node_ip: str) -> dict[str, str]:
     """The container's environment: envFrom, then env, with $(NAME) of what stands before it filled in."""
-    found: dict[str, str] = {}
+    found: dict[str, str] = {"HOSTNAME": str(spec(pod).get("hostname") or metadata(pod).get("name") or "")}
     for entry in container.get("envFrom") or []:
         for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
             if ref := entry.get(field):
@@ -93,25 +95,49 @@ async def environment(pod: Obj, container: Obj, source: ConfigSource, node_ip: s
                     f"{entry.get('prefix', '')}{k}": v.decode("utf-8", "replace") for k, v in keys.items()
                 }
     for entry in container.get("env") or []:
-        value = await _value(pod, entry, source, node_ip, found)
+        value = await _value(pod, container, entry, source, node_ip, found)
         if value is not None:
             found[str(entry.get("name", ""))] = value
     return found
 
 
 async def _value(
-    pod: Obj, entry: Obj, source: ConfigSource, node_ip: str, before: dict[str, str]
+    pod: Obj, container: Obj, entry: Obj, source: ConfigSource, node_ip: str, before: dict[str, str]
 ) -> str | None:
     origin = entry.get("valueFrom")
     if not origin:
         return expand(str(entry.get("value") or ""), before)
     if ref := origin.get("fieldRef"):
         return field_value(pod, str(ref.get("fieldPath", "")), node_ip)
+    if ref := origin.get("resourceFieldRef"):
+        return resource_value(pod, ref, container)
     for kind, field in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
         if ref := origin.get(field):
             data = await source.key(kind, ref)
             return None if data is None else data.decode("utf-8", "replace")
     raise ConfigError(text("statuses", "field_unknown", path=", ".join(origin)))
+
+
+def resource_value(pod: Obj, reference: Obj, container: Obj | None) -> str:
+    """What a resourceFieldRef names: a container's limit or request divided by the divisor, rounded up.
+
+    A limit that is not set is 0 here: a pod without one has what the node gives. ConfigError for others.
+    """
+    name = reference.get("containerName")
+    if name or container is None:
+        everything = [*(spec(pod).get("containers") or []), *(spec(pod).get("initContainers") or [])]
+        container = next((c for c in everything if c.get("name") == name), None)
+    part, _, resource = str(reference.get("resource", "")).partition(".")
+    if container is None or part not in ("limits", "requests") or not resource:
+        raise ConfigError(text("statuses", "field_unknown", path=reference.get("resource", "")))
+    resources = container.get("resources") or {}
+    amount = (resources.get(part) or resources.get("limits") or {}).get(resource, "0")
+    divisor = str(reference.get("divisor") or "1")
+    try:
+        value, by = parse_quantity(str(amount)), parse_quantity("1" if divisor == "0" else divisor)
+        return str(math.ceil(value / by))
+    except (ValueError, ZeroDivisionError):
+        raise ConfigError(text("statuses", "field_unknown", path=reference.get("resource", ""))) from None
 
 
 def expand(value: str, known: dict[str, str]) -> str:

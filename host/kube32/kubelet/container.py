@@ -15,6 +15,7 @@ from kube32.formats.wasm_module import ModuleRefused
 from kube32.kubelet.calls import Exit, Exits, RunSettings
 from kube32.kubelet.config import ConfigError, ConfigSource, environment
 from kube32.kubelet.freezer import MOVE
+from kube32.kubelet.hooks import HookFailed, run_hook
 from kube32.kubelet.images import ImageError
 from kube32.kubelet.logs import ContainerLog
 from kube32.kubelet.node_services import NodeServices
@@ -23,6 +24,8 @@ from kube32.kubelet.pod_context import PodContext
 from kube32.kubelet.pod_status import ContainerRecord
 from kube32.kubelet.pod_thread import PodThread
 from kube32.kubelet.probes import Hooks, Prober
+from kube32.kubelet.projections import Projections
+from kube32.kubelet.refresher import Refresher
 from kube32.kubelet.restore import RestoreFailed, SnapshotFetch, fetching, restores_container
 from kube32.kubelet.values import Obj, annotation, duration_ms, spec, status, whole_quantity
 from kube32.wasm import FileTable, HostServices, Instance, LoadedModule, PodClock, Trap
@@ -53,8 +56,10 @@ class Container:
         self.name = str(container.get("name", ""))
         self.record = ContainerRecord(self.name, str(container.get("image", "")), init=init)
         self._prober: Prober | None = None
+        self._refresher: Refresher | None = None
         self._killed = False
         self._kill_task: asyncio.Task[None] | None = None
+        self._hook_task: asyncio.Task[None] | None = None
         self.current: Run | None = None
         self.log: ContainerLog | None = None
         self.previous_log: ContainerLog | None = None
@@ -162,8 +167,21 @@ class Container:
             if run is None:
                 task.cancel()
             else:
-                await self._end_calls(run, grace_s)
+                await self._end_calls(run, grace_s - await self._before_stop(run, grace_s))
             await asyncio.wait([task])
+
+    async def _before_stop(self, run: Run, grace_s: float) -> float:
+        """Runs the preStop hook, within the grace period; the seconds that it took."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        if run.thread.frozen or grace_s <= 0:
+            return 0.0
+        try:
+            async with asyncio.timeout(grace_s):
+                await run_hook(self.spec, "preStop", run.thread)
+        except (HookFailed, TimeoutError) as failed:
+            self._context.event("FailedPreStopHook", cause=str(failed) or "it took too long")
+        return min(loop.time() - begun, grace_s)
 
     async def _end_calls(self, run: Run, grace_s: float) -> None:
         thread = run.thread
@@ -238,12 +256,17 @@ class Container:
     def _on_end(self, exit_: Exit) -> None:
         run, self.current = self.current, None
         self._stop_probing()
+        if self._refresher is not None:
+            self._refresher.stop()
         if run is not None:
             run.log.close()
             if asyncio.get_running_loop().time() - run.started >= self._limits.pod_backoff_reset_ms / 1000:
                 self._backoff_ms = 0
         self.restoring = False
         self._ran = True
+        if self._killed:
+            self._killed = False
+            exit_ = Exits(self._limits).unhealthy()
         self.record.end(exit_)
         if exit_.restore_failed:
             self._context.fail()
@@ -340,7 +363,8 @@ class Container:
         module = await node.images.load(pod, self.spec)
         source = ConfigSource(node.client, context.key[0])
         env = await environment(pod, self.spec, source, node.node_ip)
-        mounts = await node.volumes.mounts(pod, self.spec, source)
+        projections = Projections(node.client, node.node_ip)
+        mounts, changing = await node.volumes.mounts(pod, self.spec, source, projections)
         context.sandbox_ready()
         clock = PodClock()
         clock.freeze()
@@ -366,7 +390,10 @@ class Container:
         except BaseException:
             instance.close()
             raise
-        return self._begin(module, instance, services, tuple(held), fetch is not None, restarts, log)
+        run = self._begin(module, instance, services, tuple(held), fetch is not None, restarts, log)
+        self._refresher = Refresher(context, projections, changing, self._limits)
+        self._refresher.start()
+        return run
 
     def _instantiate(self, module: LoadedModule, services: HostServices, restore: bool) -> Instance:
         limits = (self.spec.get("resources") or {}).get("limits") or {}
@@ -454,12 +481,23 @@ class Container:
         hooks = Hooks(self._on_ready, self._on_started, self._on_unhealthy, self._on_hopeless)
         self._prober = Prober(container, self.current.thread, hooks, restored=restored)
         self._prober.start()
+        if (container.get("lifecycle") or {}).get("postStart") and not restored:
+            self._hook_task = asyncio.create_task(self._after_start(self.current))
 
     def _stop_probing(self) -> None:
         if self._prober is not None:
             self._prober.stop()
             self._prober = None
         self.record.starting = self.record.unready = False
+
+    async def _after_start(self, run: Run) -> None:
+        """Runs the postStart hook; a container whose hook fails is ended, as the kubelet does it."""
+        try:
+            await run_hook(self.spec, "postStart", run.thread)
+        except HookFailed as failed:
+            self._context.event("FailedPostStartHook", cause=str(failed))
+            self._killed = True
+            await self._end_calls(run, 0.0)
 
     def _on_ready(self, ready: bool) -> None:
         self.record.unready = not ready

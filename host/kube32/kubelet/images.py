@@ -16,8 +16,8 @@ from pathlib import Path
 
 from kube32.client.api import ApiClient, ApiError
 from kube32.contract import NAMES, Limits, resource_of, text
-from kube32.formats.wasm_module import ModuleRefused
 from kube32.formats.pins import pin_of
+from kube32.formats.wasm_module import ModuleRefused
 from kube32.kubelet.own_thread import on_own_thread
 from kube32.kubelet.values import Obj, annotation, key_of
 from kube32.wasm import Engine, LoadedModule

@@ -53,6 +53,18 @@ class ContainerRecord:
         self._remember()
         self.waiting, self.terminated, self.started_at = None, None, now_rfc3339()
 
+    def skip(self) -> None:
+        """An init container of a pod that is restored: it ran where the pod began."""
+        if self.terminated is None:
+            now = now_rfc3339()
+            ended = {
+                "reason": text("reasons", "completed"),
+                "exitCode": 0,
+                "startedAt": now,
+                "finishedAt": now,
+            }
+            self.waiting, self.terminated = None, ended
+
     def end(self, exit_: Exit) -> None:
         """The run is over."""
         self._remember()
@@ -124,7 +136,9 @@ def phase(record: PodRecord, policy: str) -> str:
     if record.failed:
         return "Failed"
     if record.uninitialized:
-        broken = any(c.terminated is not None and c.terminated["exitCode"] != 0 for c in record.init_containers)
+        broken = any(
+            c.terminated is not None and c.terminated["exitCode"] != 0 for c in record.init_containers
+        )
         return "Failed" if broken and policy == "Never" else "Pending"
     containers = record.containers
     if any(not c.running and c.terminated is None and c.last_terminated is None for c in containers):

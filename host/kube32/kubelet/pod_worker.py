@@ -5,13 +5,14 @@ import asyncio
 from kube32.client.api import ApiError
 from kube32.contract import NAMES, text
 from kube32.formats.k32s import HeldEvent
+from kube32.formats.pins import pins
 from kube32.kubelet.calls import NotDelivered
 from kube32.kubelet.container import Container
 from kube32.kubelet.freezer import MOVE
 from kube32.kubelet.node_services import NodeServices
 from kube32.kubelet.pod_context import PodContext
 from kube32.kubelet.pod_thread import PodThread
-from kube32.kubelet.values import Obj, annotation, metadata, spec, status
+from kube32.kubelet.values import Obj, annotation, metadata, seconds_since, spec, status
 from kube32.wasm import HttpCall
 
 _TERMINAL = ("Succeeded", "Failed")
@@ -26,12 +27,19 @@ class PodWorker:
     def __init__(self, pod: Obj, node: NodeServices) -> None:
         self.context = PodContext(pod, node)
         self.containers = [Container(self.context, node, c) for c in spec(pod).get("containers") or []]
+        self.init_containers = [
+            Container(self.context, node, c, init=True) for c in spec(pod).get("initContainers") or []
+        ]
         self.context.record.containers = [c.record for c in self.containers]
+        self.context.record.init_containers = [c.record for c in self.init_containers]
         self.stopped = asyncio.Event()
         self.topics = self._topics()
         self.held_bytes = 0
         self._node = node
         self._stopping: asyncio.Task[None] | None = None
+        self._initializing: asyncio.Task[None] | None = None
+        self._expiring: asyncio.Task[None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
 
     # --- what it is ---
 
@@ -51,6 +59,11 @@ class PodWorker:
         return self.context.key
 
     @property
+    def everything(self) -> list[Container]:
+        """The init containers and the containers."""
+        return [*self.init_containers, *self.containers]
+
+    @property
     def terminal(self) -> bool:
         """Whether the pod has ended for good."""
         return status(self.pod).get("phase") in _TERMINAL
@@ -58,13 +71,13 @@ class PodWorker:
     @property
     def memory_bytes(self) -> int:
         """Linear memory in use."""
-        return sum(c.memory_bytes for c in self.containers)
+        return sum(c.memory_bytes for c in self.everything)
 
     @property
     def digests(self) -> set[str]:
         """Modules that the pod names or runs."""
-        pinned = annotation(self.pod, NAMES.ann_wasm_sha256)
-        return {c.current.digest for c in self.containers if c.current} | ({pinned} if pinned else set())
+        pinned = {str(d) for d in pins(metadata(self.pod).get("annotations") or {}).values()}
+        return {c.current.digest for c in self.everything if c.current} | pinned
 
     @property
     def fenced(self) -> bool:
@@ -80,7 +93,7 @@ class PodWorker:
 
     def container(self, name: str) -> Container | None:
         """A container by name."""
-        return next((c for c in self.containers if c.name == name), None)
+        return next((c for c in self.everything if c.name == name), None)
 
     def receives(self, topic: str) -> bool:
         """Whether an event on the topic would be taken."""
@@ -99,14 +112,61 @@ class PodWorker:
             self._delete()
         elif self.terminal:
             return
-        elif spec(self.pod).get("initContainers"):
-            for container in self.containers:
-                container.record.wait(text("reasons", "config_error"), text("statuses", "init_containers"))
-            self.context.changed()
         else:
             self.context.report_soon()
-            for container in self.containers:
-                container.start()
+            self._watch_deadline()
+            if self._must_initialize():
+                for container in self.containers:
+                    container.record.wait(text("reasons", "pod_initializing"))
+                self._initializing = asyncio.create_task(self._initialize())
+            else:
+                self._start_containers()
+
+    def _must_initialize(self) -> bool:
+        """Whether init containers have to run: not for a pod that is restored, which does not start again."""
+        if annotation(self.pod, NAMES.ann_restore_from) is not None:
+            for container in self.init_containers:
+                container.record.skip()
+        return any(not c.record.ready for c in self.init_containers)
+
+    async def _initialize(self) -> None:
+        """Runs the init containers one after the other, then starts the others."""
+        for container in self.init_containers:
+            if not await container.run_init():
+                self.context.changed()
+                return
+            self.context.changed()
+        if self._stopping is None:
+            self._start_containers()
+
+    def _start_containers(self) -> None:
+        for container in self.containers:
+            container.start()
+
+    # --- activeDeadlineSeconds ---
+
+    def _watch_deadline(self) -> None:
+        seconds = spec(self.pod).get("activeDeadlineSeconds")
+        if seconds is None or self._deadline is not None:
+            return
+        begun = seconds_since(str(status(self.pod).get("startTime") or "")) or 0.0
+        left = max(float(seconds) - begun, 0.0)
+        self._deadline = asyncio.get_running_loop().call_later(left, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        if self._stopping is None and not self.terminal:
+            self._expiring = asyncio.create_task(self._expire())
+
+    async def _expire(self) -> None:
+        """Ends the pod for good: it ran for longer than it may."""
+        record = self.context.record
+        record.reason, record.message = text("reasons", "deadline"), text("statuses", "pod_deadline")
+        self.context.fail()
+        self.context.changed()
+        self.context.event("DeadlineExceededPod", cause=record.message)
+        grace = float(spec(self.pod).get("terminationGracePeriodSeconds") or 0)
+        await asyncio.gather(*(c.stop(grace) for c in self.everything))
+        self.context.changed()
 
     def update(self, pod: Obj) -> None:
         """A newer object: annotations and images are for the next start, a deletion is carried out."""
@@ -114,7 +174,7 @@ class PodWorker:
         self.context.observe(pod)
         self.topics = self._topics()
         changed = _start_facts(before) != _start_facts(pod)
-        for container in self.containers:
+        for container in self.everything:
             if changed:
                 container.nudge()
             if container.thread is not None:
@@ -127,16 +187,23 @@ class PodWorker:
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace_s))
         else:  # a graceful deletion that is now to end sooner
-            await asyncio.gather(*(c.stop(grace_s) for c in self.containers))
+            await self._stop_all(grace_s)
         await asyncio.shield(self._stopping)
 
     async def halt(self, grace_s: float) -> None:
         """The node stops: calls end, the pod's files stay for the next life of this kubelet."""
         # Closed first: the next life finds the containers as running, hence lost, and not as completed.
         await self.context.close()
-        await asyncio.gather(*(c.stop(grace_s) for c in self.containers))
+        await self._stop_all(grace_s)
         if self._stopping is not None:
             self._stopping.cancel()
+
+    async def _stop_all(self, grace_s: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        if self._initializing is not None:
+            self._initializing.cancel()
+        await asyncio.gather(*(c.stop(grace_s) for c in self.everything))
 
     def late_events(self) -> list[HeldEvent]:
         """Events held after the snapshot of a pod that was frozen for a move; after `stop`."""
@@ -148,7 +215,7 @@ class PodWorker:
     async def _stop(self, grace_s: float) -> None:
         try:
             await self.context.close()
-            await asyncio.gather(*(c.stop(grace_s) for c in self.containers))
+            await self._stop_all(grace_s)
             await self._node.volumes.remove(self.uid)
         finally:
             self.stopped.set()
@@ -159,11 +226,11 @@ class PodWorker:
             grace = spec(self.pod).get(
                 "terminationGracePeriodSeconds", self._node.limits.pod_termination_grace_s
             )
-        for container in self.containers:
+        for container in self.everything:
             if container.thread is not None:
                 self.context.event("Killing", container=container.name)
         try:
-            await asyncio.gather(*(c.stop(float(grace)) for c in self.containers))
+            await self._stop_all(float(grace))
             await self._node.volumes.remove(self.uid)
         finally:
             self.stopped.set()

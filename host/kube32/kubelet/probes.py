@@ -66,9 +66,9 @@ class Prober:
         self._tasks.clear()
 
     async def _run(self) -> None:
-        if self.needed(self._container, "startupProbe") and not self._restored:
-            if not await self._until_started(self._container["startupProbe"]):
-                return
+        probe = None if self._restored else self._container.get("startupProbe")
+        if probe is not None and not await self._until_started(probe):
+            return
         self._hooks.started()
         for kind, judge in (("livenessProbe", self._live), ("readinessProbe", self._ready)):
             if self.needed(self._container, kind):
@@ -131,7 +131,7 @@ class Prober:
             return Outcome(True)
         wanted = probe.get("httpGet") or {}
         timeout_s = max(float(probe.get("timeoutSeconds") or 1), _LEAST_S)
-        call = _call(wanted)
+        call = http_call(wanted)
         try:
             done = self._thread.submit(call)
         except NotDelivered as refused:
@@ -158,7 +158,8 @@ def _refused(refused: NotDelivered) -> Outcome:
     return Outcome(False, refused.cause or text("probes", refused.kind))
 
 
-def _call(wanted: Obj) -> HttpCall:
+def http_call(wanted: Obj) -> HttpCall:
+    """The request of an httpGet action."""
     target = str(wanted.get("path") or "/")
     path, _, query = target.partition("?")
     headers = [("User-Agent", NAMES.agent_probe), ("Accept", "*/*")]

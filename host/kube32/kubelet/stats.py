@@ -6,6 +6,8 @@ from typing import Any
 from kube32.kubelet.registry import Registry
 
 Obj = dict[str, Any]
+# About when the process began.
+_BEGAN_NS = time.monotonic_ns()
 
 
 def stats(registry: Registry) -> Obj:
@@ -20,7 +22,7 @@ def stats(registry: Registry) -> Obj:
             "uid": worker.uid,
             "containers": [
                 {"name": c.name, "cpuNanos": c.cpu_ns, "memoryBytes": c.memory_bytes}
-                for c in worker.containers
+                for c in worker.everything
                 if c.thread is not None and not c.thread.ended
             ],
         }
@@ -28,7 +30,11 @@ def stats(registry: Registry) -> Obj:
     ]
     memory = sum(c["memoryBytes"] for p in pods for c in p["containers"])
     return {
-        "node": {"cpuNanos": time.process_time_ns(), "memoryBytes": memory},
+        "node": {
+            "cpuNanos": time.process_time_ns(),
+            "memoryBytes": memory,
+            "uptimeMs": (time.monotonic_ns() - _BEGAN_NS) // 1_000_000,
+        },
         "pods": [p for p in pods if p["containers"]],
         "monotonicMs": time.monotonic_ns() // 1_000_000,
     }

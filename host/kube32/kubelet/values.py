@@ -4,6 +4,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from kube32.contract import LIMITS
 from kube32.formats import duration
 from kube32.formats.quantity import to_int
 
@@ -54,6 +55,15 @@ def unix_ns(stamp: str) -> int | None:
     except ValueError:
         return None
     return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1_000_000_000)
+
+
+def seconds_since(stamp: str) -> float | None:
+    """Seconds of wall clock since a Kubernetes time; None when it is none, or when a clock was unset."""
+    then, now = unix_ns(stamp), time.time_ns()
+    least = LIMITS.wall_clock_min_s * 1_000_000_000
+    if then is None or then < least or now < least:
+        return None
+    return (now - then) / 1e9
 
 
 def metadata(obj: Obj) -> Obj:

@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 
 from kube32.contract import NAMES, Limits, text
 from kube32.kubelet.config import ConfigError, ConfigSource
+from kube32.kubelet.projections import KINDS, Projected, Projections, inside, write
 from kube32.kubelet.values import Obj, key_of, spec, uid_of, whole_quantity
 from kube32.wasm import Mount
 
 _DIRECTORY_MODE = 0o700
-_FILE_MODE = 0o600
 
 
 class Volumes:
@@ -29,16 +29,44 @@ class Volumes:
         """Where a pod's own files lie. Not for names from outside: `uid` is the API server's."""
         return self._pods / PurePosixPath(uid).name
 
-    async def mounts(self, pod: Obj, container: Obj, source: ConfigSource) -> list[Mount]:
-        """The container's mounts, their volumes filled; ConfigError names what is missing."""
+    async def mounts(
+        self, pod: Obj, container: Obj, source: ConfigSource, projections: Projections
+    ) -> tuple[list[Mount], list[Projected]]:
+        """The container's mounts, their volumes filled, and those that can change; ConfigError names what is
+        missing.
+        """
         volumes = {str(v.get("name", "")): v for v in spec(pod).get("volumes") or []}
-        mounts = []
+        mounts, changing = [], []
         for mount in container.get("volumeMounts") or []:
             name, path = str(mount.get("name", "")), str(mount.get("mountPath", ""))
             if name not in volumes:
                 raise ConfigError(text("statuses", "volume_missing", mount=path, volume=name))
-            mounts.append(await self._mount(pod, volumes[name], mount, source))
-        return mounts
+            volume = volumes[name]
+            if any(volume.get(k) is not None for k in KINDS):
+                made, projected = await self._project(pod, container, volume, mount, source, projections)
+                mounts.append(made)
+                changing += projected
+            else:
+                mounts.append(await self._mount(pod, volume, mount, source))
+        return mounts, changing
+
+    async def _project(
+        self,
+        pod: Obj,
+        container: Obj,
+        volume: Obj,
+        mount: Obj,
+        source: ConfigSource,
+        projections: Projections,
+    ) -> tuple[Mount, list[Projected]]:
+        """A volume of files, in a directory for each container that mounts it."""
+        files = await projections.files(pod, volume, source)
+        name = inside(volume["name"], f"{volume['name']}@{container.get('name', '')}")
+        directory = self.directory(uid_of(pod)) / "volumes" / name
+        await write(directory, files)
+        sub_path = inside(volume["name"], str(mount.get("subPath") or ""))
+        made = Mount(str(mount["mountPath"]), directory / sub_path, True)
+        return made, [] if mount.get("subPath") else [Projected(volume, made, files, directory)]
 
     async def remove(self, uid: str) -> None:
         """Removes all that the pod had on the node; its claims stay."""
@@ -59,8 +87,6 @@ class Volumes:
         name = str(volume["name"])
         makers: dict[str, Callable[[Obj, Obj, ConfigSource], Awaitable[tuple[Path, bool, int | None]]]] = {
             "emptyDir": self._empty_dir,
-            "configMap": self._config_map,
-            "secret": self._secret,
             "persistentVolumeClaim": self._claim,
             "csi": self._driver,
             "flexVolume": self._driver,
@@ -81,30 +107,6 @@ class Volumes:
         limit = self._limits.pod_empty_dir_bytes
         return directory, False, limit if asked is None else min(limit, asked)
 
-    async def _config_map(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
-        wanted = volume["configMap"]
-        return await self._files(pod, volume, wanted, "ConfigMap", str(wanted.get("name", "")), source)
-
-    async def _secret(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
-        wanted = volume["secret"]
-        return await self._files(pod, volume, wanted, "Secret", str(wanted.get("secretName", "")), source)
-
-    async def _files(
-        self, pod: Obj, volume: Obj, wanted: Obj, kind: str, name: str, source: ConfigSource
-    ) -> tuple[Path, bool, int | None]:
-        optional = bool(wanted.get("optional"))
-        keys = await source.keys(kind, name, optional)
-        files = {}
-        for item in wanted.get("items") or [{"key": k, "path": k} for k in keys]:
-            key, path = str(item.get("key", "")), str(item.get("path", ""))
-            if key in keys:
-                files[inside(volume["name"], path)] = keys[key]
-            elif not optional:
-                raise ConfigError(text("statuses", "volume_key", key=key))
-        directory = self.directory(uid_of(pod)) / "volumes" / inside(volume["name"], str(volume["name"]))
-        await asyncio.to_thread(_write_all, directory, files)
-        return directory, True, None
-
     async def _claim(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
         claim = volume["persistentVolumeClaim"]
         name = inside(volume["name"], str(claim.get("claimName", "")))
@@ -124,21 +126,3 @@ class Volumes:
         if self._storage is None:
             raise ConfigError(text("statuses", "volume_storage", volume=volume["name"], node=self._node))
         return self._storage
-
-
-def inside(volume: object, path: str) -> PurePosixPath:
-    """`path` as a path below a volume; ConfigError when it would leave it."""
-    found = PurePosixPath(path)
-    if found.is_absolute() or ".." in found.parts or "\0" in path:
-        raise ConfigError(text("statuses", "volume_path", volume=volume, path=path))
-    return found
-
-
-def _write_all(directory: Path, files: dict[PurePosixPath, bytes]) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True, mode=_DIRECTORY_MODE)
-    for path, data in files.items():
-        target = directory / path
-        target.parent.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
-        target.touch(mode=_FILE_MODE)
-        target.write_bytes(data)

@@ -38,6 +38,15 @@ async def test_a_second_start_leaves_them_alone(api: Any) -> None:
     assert (await api.get(f"{SERVICES}/kubernetes")).body == before
 
 
+async def test_it_comes_back_when_it_is_deleted(api: Any) -> None:
+    before = (await api.get(f"{SERVICES}/kubernetes")).json["metadata"]["uid"]
+    await api.create(SERVICES, service("a"))
+    assert (await api.send("DELETE", SERVICES)).status == 200
+    (left,) = (await api.get(SERVICES)).json["items"]
+    assert left["metadata"]["name"] == "kubernetes" and left["metadata"]["uid"] != before
+    assert left["spec"]["clusterIP"] == str(RANGE[1])
+
+
 async def test_addresses_are_in_the_range_and_unique(api: Any) -> None:
     made = [await api.create(SERVICES, service(f"s{n}")) for n in range(20)]
     addresses = {s["spec"]["clusterIP"] for s in made} | {str(RANGE[1])}

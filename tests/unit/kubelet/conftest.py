@@ -152,6 +152,11 @@ class Cluster(Transport):
             self._tell("MODIFIED" if same else "ADDED", obj)
         return obj
 
+    def module(self, name: str, wasm: bytes) -> None:
+        """A Module with its data."""
+        self.put("Module", {"apiVersion": "kube32.io/v1", "kind": "Module", "metadata": {"name": name}})
+        self.data["Module", name] = wasm
+
     def remove(self, kind: str, name: str, namespace: str = "") -> None:
         old = self.objects[kind].pop((namespace, name))
         self._revision += 1
@@ -447,6 +452,7 @@ class Tools:
     """Functions that tests use, since a conftest cannot be imported."""
 
     until = staticmethod(until)
+    pause = staticmethod(asyncio.sleep)
     condition = staticmethod(condition)
     status = staticmethod(container_status)
     wasm = staticmethod(wasm)

@@ -220,10 +220,3 @@ async def test_an_ended_pod_is_not_started_again_by_a_restarted_kubelet(bench: A
     await bench.running("other")
     assert bench.cluster.pod("job") == before
     assert (await node.ask("job")).status == 503
-
-
-async def test_init_containers_are_refused_in_words(bench: Any, tools: Any) -> None:
-    await bench.node()
-    bench.pod("echo", spec={"initContainers": [{"name": "first", "image": "wasm://x"}]})
-    waiting = await bench.until_waiting("echo", "CreateContainerConfigError")
-    assert waiting["message"] == "init containers are not run by this node"

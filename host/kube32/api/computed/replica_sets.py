@@ -53,8 +53,8 @@ def _replica_set(deployment: Obj, row: Obj, pods: list[PodFacts]) -> Obj:
     annotations = {k: v for k, v in own.items() if k not in _NOT_COPIED}
     annotations |= {
         _REVISION: str(row.get("revision") or 1),
-        _DESIRED: str(wanted),
-        _MOST: str(_most(spec, wanted)),
+        _DESIRED: str(row.get("desiredReplicas") or wanted),
+        _MOST: str(row.get("maxReplicas") or _most(spec, wanted)),
     }
     if row.get("changeCause"):
         annotations[_CAUSE] = row["changeCause"]

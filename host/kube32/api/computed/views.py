@@ -5,6 +5,7 @@ more seldom for it: writers of pods wait for none of this.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from kube32.api.computed.store import ComputedStore
 from kube32.contract import resource_of
 from kube32.store import Change, Store
 
+_log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _API_SERVER = ("default", "kubernetes")
 _STEP_S = 0.005
@@ -118,6 +120,8 @@ class Views:
         before = here.get(key)
         if gone:
             here.pop(key, None)
+            if not here:
+                del self._pods[now.namespace]
         elif now == before:
             return
         else:
@@ -142,6 +146,8 @@ class Views:
         here = self._services.setdefault(namespace, {})
         if gone:
             self._drop(here.pop(name, None))
+            if not here:
+                del self._services[namespace]
             return
         owner = here.get(name)
         if owner is None:
@@ -204,7 +210,13 @@ class Views:
         began = time.monotonic()
         del self._marked[owner]
         keys = set()
-        for obj in owner.compute(owner):
+        try:
+            objects = owner.compute(owner)
+        except Exception:
+            # One object must not keep all others from being computed.
+            _log.exception("%s %s", owner.obj["kind"], owner.obj["metadata"]["name"])
+            return
+        for obj in objects:
             metadata = obj["metadata"]
             key = resource_of(obj["kind"]).object_key(metadata["namespace"], metadata["name"])
             keys.add(key)
