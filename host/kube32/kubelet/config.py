@@ -57,6 +57,19 @@ class ConfigSource:
             raise ConfigError(text("statuses", which, key=key, namespace=self.namespace, name=name))
         return found
 
+    async def volume_of(self, claim: str) -> str:
+        """The volume that a claim is bound to; ConfigError while it is not there or not bound."""
+        try:
+            found = await self._client.get("PersistentVolumeClaim", claim, self.namespace)
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            raise ConfigError(text("statuses", "claim_missing", name=claim)) from None
+        volume = spec(found).get("volumeName")
+        if not volume or (found.get("status") or {}).get("phase") != "Bound":
+            raise ConfigError(text("statuses", "claim_unbound", name=claim))
+        return str(volume)
+
     async def _fetch(self, kind: str, name: str) -> dict[str, bytes] | None:
         try:
             obj = await self._client.get(kind, name, self.namespace)

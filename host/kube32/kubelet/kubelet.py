@@ -148,7 +148,15 @@ class Kubelet:
     async def _listen(self) -> None:
         context = server_ssl_context(self._credentials, self._data_dir)
         checkpoints = CheckpointEndpoint(self.registry, self._freezer, self._client, self.name, self._limits)
-        self._server = KubeletServer(self.registry, checkpoints, self._limits, context, self.take_routes)
+        assert self._services is not None
+        self._server = KubeletServer(
+            self.registry,
+            checkpoints,
+            self._limits,
+            context,
+            self.take_routes,
+            self._services.volumes.remove_claim,
+        )
         await self._server.start(self._host, self._port)
 
     async def _become_ready(self) -> None:

@@ -77,9 +77,11 @@ class KubeletServer:
         limits: Limits,
         context: ssl.SSLContext,
         take_routes: TakeRoutes | None = None,
+        remove_claim: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.port = 0
         self._take_routes = take_routes
+        self._remove_claim = remove_claim
         self._registry = registry
         self._checkpoints = checkpoints
         self._limits = limits
@@ -95,6 +97,7 @@ class KubeletServer:
             "events": (("POST",), 2, self._events),
             "routes": (("PUT",), 0, self._put_routes),
             "stats": (("GET",), 0, self._stats),
+            "claims": (("DELETE",), 1, self._claims),
         }
 
     async def start(self, host: str, port: int) -> None:
@@ -165,6 +168,15 @@ class KubeletServer:
     async def _logs(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
         worker, container = self._registry.container(*segments)
         return await answer_logs(request, worker, container, self._limits)
+
+    async def _claims(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
+        """The data of a claim that is gone: nobody uses it any more."""
+        if self._remove_claim is not None:
+            try:
+                await self._remove_claim(segments[0])
+            except ValueError as error:
+                raise bad_request(str(error)) from None
+        return json_answer({})
 
     async def _stats(self, request: web.BaseRequest, segments: list[str]) -> web.StreamResponse:
         return json_answer(stats(self._registry))

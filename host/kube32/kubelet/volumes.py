@@ -10,10 +10,11 @@ from pathlib import Path, PurePosixPath
 from kube32.contract import NAMES, Limits, text
 from kube32.kubelet.config import ConfigError, ConfigSource
 from kube32.kubelet.projections import KINDS, Projected, Projections, inside, write
-from kube32.kubelet.values import Obj, key_of, spec, uid_of, whole_quantity
+from kube32.kubelet.values import Obj, metadata, spec, uid_of, whole_quantity
 from kube32.wasm import Mount
 
 _DIRECTORY_MODE = 0o700
+_CLAIMS = "claims"
 
 
 class Volumes:
@@ -88,6 +89,7 @@ class Volumes:
         makers: dict[str, Callable[[Obj, Obj, ConfigSource], Awaitable[tuple[Path, bool, int | None]]]] = {
             "emptyDir": self._empty_dir,
             "persistentVolumeClaim": self._claim,
+            "ephemeral": self._ephemeral,
             "csi": self._driver,
             "flexVolume": self._driver,
         }
@@ -108,11 +110,29 @@ class Volumes:
         return directory, False, limit if asked is None else min(limit, asked)
 
     async def _claim(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
+        """The directory of a bound claim, named after its volume: a claim that is made anew has another."""
         claim = volume["persistentVolumeClaim"]
-        name = inside(volume["name"], str(claim.get("claimName", "")))
-        directory = self._on_storage(volume) / "claims" / key_of(pod)[0] / name
-        directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+        directory = await self._claimed(volume, str(claim.get("claimName", "")), source)
         return directory, bool(claim.get("readOnly")), None
+
+    async def _ephemeral(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
+        name = f"{metadata(pod).get('name', '')}-{volume['name']}"
+        return await self._claimed(volume, name, source), False, None
+
+    async def _claimed(self, volume: Obj, name: str, source: ConfigSource) -> Path:
+        storage = self._on_storage(volume)
+        found = await source.volume_of(name)
+        directory = storage / _CLAIMS / inside(volume["name"], found)
+        directory.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
+        return directory
+
+    async def remove_claim(self, name: str) -> None:
+        """Removes the data of a claim's volume; ValueError for a name that is none."""
+        if self._storage is None:
+            return
+        if not name or name != PurePosixPath(name).name or name in (".", ".."):
+            raise ValueError(f"{name!r} is no volume's name")
+        await asyncio.to_thread(shutil.rmtree, self._storage / _CLAIMS / name, ignore_errors=True)
 
     async def _driver(self, pod: Obj, volume: Obj, source: ConfigSource) -> tuple[Path, bool, int | None]:
         wanted = volume.get("csi") or volume.get("flexVolume") or {}

@@ -9,7 +9,6 @@ import pytest
 from aiohttp import web
 
 from kube32.api.catalog import Catalog
-from kube32.api.catalog import Catalog
 from kube32.api.checkpoint_data import make_pool
 from kube32.api.http import Request, Response
 from kube32.api.kubelets import KubeletConnector

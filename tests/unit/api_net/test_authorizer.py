@@ -77,7 +77,9 @@ def store() -> Store:
     store.put(*entry("Pod", "theirs", metadata={"annotations": annotations}, spec=other))
     store.put(*entry("Pod", "unbound", spec={"containers": []}))
     served = {"labels": {"app": "web", "more": "x"}}
-    store.put(*entry("Pod", "served", metadata=served, spec={"nodeName": "b", "serviceAccountName": "theirs"}))
+    store.put(
+        *entry("Pod", "served", metadata=served, spec={"nodeName": "b", "serviceAccountName": "theirs"})
+    )
     store.put(*entry("Service", "web", spec={"selector": {"app": "web"}}))
     store.put(*entry("Service", "selects-nothing", spec={}))
     return store
@@ -88,7 +90,9 @@ def allowed(user: UserInfo, line: str, store: Store | None) -> bool:
     method, target = line.split(" ")
     path, _, query = target.partition("?")
     request = Request(method, path, query_string=query)
-    rbac = Rbac(store if store is not None else Store(LIMITS), limits_for("board"))  # the built-in roles alone
+    rbac = Rbac(
+        store if store is not None else Store(LIMITS), limits_for("board")
+    )  # the built-in roles alone
     try:
         authorize(user, parse(method, path, request.query, CATALOG), request, store, rbac)
     except ApiFailure as failure:

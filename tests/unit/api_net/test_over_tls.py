@@ -120,7 +120,10 @@ async def join(served: Served, tmp_path: Path, name: str) -> tuple[Path, str]:
 
 @pytest.mark.parametrize(
     ("headers", "answer"),
-    [({}, (403, "Status", "Forbidden")), ({"Authorization": "Bearer wrong"}, (401, "Status", "Unauthorized"))],
+    [
+        ({}, (403, "Status", "Forbidden")),
+        ({"Authorization": "Bearer wrong"}, (401, "Status", "Unauthorized")),
+    ],
 )
 async def test_without_a_credential_only_health_answers(
     served: Served, headers: dict[str, str], answer: tuple[int, str, str]

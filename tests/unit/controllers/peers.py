@@ -103,12 +103,16 @@ class ScriptedKubelets:
 
     def __init__(self) -> None:
         self.nodes: dict[str, ScriptedNode] = {}
+        self.removed_claims: list[tuple[str, str]] = []
 
     async def request(self, node: str, method: str, path: str, *, query: str = "", **_: Any) -> Stream:
         """A checkpoint or a thaw."""
-        peer = self.nodes[node]
         if path == "/routes":
             return json_answer(200)
+        if path.startswith("/claims/"):
+            self.removed_claims.append((node, path.removeprefix("/claims/")))
+            return json_answer(200)
+        peer = self.nodes[node]
         action, namespace, pod, _container = path.removeprefix("/").split("/")
         peer.calls.append(f"{action}?{query}" if query else action)
         if not peer.reachable:

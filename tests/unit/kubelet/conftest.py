@@ -66,6 +66,7 @@ _PLURALS = {
     "events": "Event",
     "modules": "Module",
     "checkpoints": "Checkpoint",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
 }
 
 

@@ -37,7 +37,7 @@ READS_FILE = """
 
 @pytest.fixture
 def limits() -> Limits:
-    return LIMITS.replace(pod_image_retry_ms=50)
+    return LIMITS.replace(pod_image_retry_ms=50, volume_refresh_ms=50)
 
 
 def config_map(bench: Any, name: str = "conf", **data: str) -> None:
@@ -179,14 +179,59 @@ async def test_a_volume_item_never_leaves_its_volume(bench: Any, tmp_path: Path,
 
 async def test_a_claim_on_node_storage_outlives_its_pod(bench: Any, tools: Any, tmp_path: Path) -> None:
     storage = tmp_path / "storage"
-    file = storage / "claims" / "default" / "data" / "note"
+    file = storage / "claims" / "one-pvc-1" / "note"
     file.parent.mkdir(parents=True)
     file.write_text("kept")
     node = await bench.node(storage=storage)
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    await bench.running("files", READS_FILE, container=mounts, spec={"volumes": [volume]})
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"volumeName": "one-pvc-1"},
+        "status": {"phase": "Pending"},
+    }
+    bench.cluster.put("PersistentVolumeClaim", claim, "default")
+    bench.pod("files", READS_FILE, container=mounts, spec={"volumes": [volume]})
+    waiting = await bench.until_waiting("files", "CreateContainerConfigError")
+    assert waiting["message"] == 'persistentvolumeclaim "data" is not bound'
+    claim["status"] = {"phase": "Bound"}
+    bench.cluster.put("PersistentVolumeClaim", claim, "default")
+    await bench.until_ready("files")
     assert (await node.get("/proxy/default/files/?/v/note")).body == b"kept"
     bench.cluster.remove("Pod", "files", "default")
     await tools.until(lambda: not list((tmp_path / "one" / "pods").iterdir()))
     assert file.read_text() == "kept"
+    assert (await node.request("DELETE", "/claims/..")).status in (400, 404)
+    assert (await node.request("DELETE", "/claims/one-pvc-1")).status == 200
+    assert not file.exists()
+
+
+async def test_files_of_a_config_map_are_renewed_in_a_running_pod(bench: Any, tools: Any) -> None:
+    node = await bench.node()
+    bench.cluster.put("ConfigMap", {"metadata": {"name": "settings"}, "data": {"note": "old"}}, "default")
+    volume = {
+        "name": "v",
+        "projected": {"sources": [{"configMap": {"name": "settings"}}, {"downwardAPI": LABELS}]},
+    }
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    await bench.running("files", READS_FILE, container=mounts, spec={"volumes": [volume]}, labels={"a": "b"})
+    assert (await node.get("/proxy/default/files/?/v/note")).body == b"old"
+    assert (await node.get("/proxy/default/files/?/v/labels")).body == b'a="b"'
+    bench.cluster.put(
+        "ConfigMap", {"metadata": {"name": "settings"}, "data": {"note": "new", "more": "1"}}, "default"
+    )
+
+    async def renewed() -> bool:
+        return bool((await node.get("/proxy/default/files/?/v/note")).body == b"new")
+
+    for _ in range(200):
+        if await renewed():
+            break
+        await tools.pause(0.02)
+    assert await renewed()
+    assert (await node.get("/proxy/default/files/?/v/more")).body == b"1"
+    pod = bench.cluster.pod("files")
+    assert tools.status(pod)["restartCount"] == 0
+
+
+LABELS = {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}

@@ -48,6 +48,7 @@ def _replica_set(deployment: Obj, row: Obj, pods: list[PodFacts]) -> Obj:
     template = _labelled(row.get("template") or {}, row["hash"])
     labels = (template.get("metadata") or {}).get("labels") or {}
     ready = [p for p in alive if p.ready]
+    settled = int(spec.get("minReadySeconds") or 0)
     # kubectl rollout undo puts a ReplicaSet's annotations on the Deployment: it must not lose its own.
     own = metadata.get("annotations") or {}
     annotations = {k: v for k, v in own.items() if k not in _NOT_COPIED}
@@ -65,7 +66,7 @@ def _replica_set(deployment: Obj, row: Obj, pods: list[PodFacts]) -> Obj:
     counts = {
         "fullyLabeledReplicas": len(alive),
         "readyReplicas": len(ready),
-        "availableReplicas": sum(_available(p, int(spec.get("minReadySeconds") or 0)) for p in ready),
+        "availableReplicas": sum(_available(p, settled) for p in ready),
     }
     return {
         "kind": resource.kind,
@@ -82,7 +83,7 @@ def _replica_set(deployment: Obj, row: Obj, pods: list[PodFacts]) -> Obj:
         },
         "spec": {
             "replicas": desired,
-            "minReadySeconds": int(spec.get("minReadySeconds") or 0),
+            **({"minReadySeconds": settled} if settled else {}),
             "selector": selector,
             "template": template,
         },

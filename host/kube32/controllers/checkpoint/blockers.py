@@ -36,6 +36,7 @@ def blockers_of(pod: Obj, module: ModuleFacts | None = None) -> list[str]:
         *_grants(pod),
         *_storage(pod),
         *_policy(pod),
+        *_containers(pod),
         *_module(pod, module or ModuleFacts()),
         *_digest(pod),
     ]
@@ -50,6 +51,13 @@ def _grants(pod: Obj) -> Iterator[str]:
         yield text("blockers", "grant_capability", name=name)
     if NAMES.resource_i2c in asked:
         yield text("blockers", "grant_i2c")
+
+
+def _containers(pod: Obj) -> Iterator[str]:
+    """A snapshot holds the state of one container."""
+    count = len(containers(pod))
+    if count > 1:
+        yield text("blockers", "many_containers", count=count)
 
 
 def _requested(pod: Obj) -> list[str]:

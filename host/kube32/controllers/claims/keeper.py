@@ -1,11 +1,12 @@
 """What happens to claims besides their binding: phase, protection while in use, ephemeral claims, events."""
 
 import asyncio
+from urllib.parse import quote
 
 from kube32.client.api import ApiClient, ApiError
 from kube32.client.events import EventRecorder
 from kube32.client.informer import Informer, Key, key_of
-from kube32.contract import NAMES
+from kube32.contract import NAMES, resource_of
 from kube32.controllers.claims.binding import ClaimBinding
 from kube32.controllers.claims.facts import claims_of, holder_of, is_bound, is_ours, uses
 from kube32.controllers.objects import (
@@ -75,6 +76,7 @@ class ClaimKeeper:
         try:
             if is_deleting(claim):
                 if not users:
+                    await self._remove_data(claim)
                     await self._set_protection(claim, on=False)
                 return
             if NAMES.finalizer_pvc not in (claim["metadata"].get("finalizers") or ()):
@@ -85,6 +87,19 @@ class ClaimKeeper:
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+    async def _remove_data(self, claim: Obj) -> None:
+        """Has the node forget what the claim held. A node that is gone has taken it along; one that does not
+        answer is asked again, and the claim stays until then.
+        """
+        node, volume = holder_of(claim), spec_of(claim).get("volumeName")
+        if not node or not volume or NAMES.finalizer_pvc not in (claim["metadata"].get("finalizers") or ()):
+            return
+        path = f"{resource_of('Node').object_path('', quote(node, safe=''), 'proxy')}/claims/{quote(volume)}"
+        answer = await self._client.raw("DELETE", path)
+        async with answer:
+            if answer.status != 404:
+                await self._client.check(answer)
 
     def _in_use(self, pod: Obj, claim: Obj) -> bool:
         namespace, name = key_of(claim)
