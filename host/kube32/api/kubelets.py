@@ -182,6 +182,9 @@ class KubeletConnector:
                 skip_auto_headers=_AUTOMATIC_HEADERS,
                 read_bufsize=_CHUNK,
             )
+            # By itself aiohttp sends a GET, PUT or DELETE twice when its connection breaks: a pod may have seen
+            # the first one.
+            session._retry_connection = False
         return session
 
     async def _address(self, node: str) -> str:

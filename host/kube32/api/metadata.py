@@ -220,6 +220,10 @@ def is_finished(obj: Object) -> bool:
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
-    if obj.get("kind") == "Namespace" and obj.get("apiVersion") == "v1" and (obj.get("spec") or {}).get("finalizers"):
+    if (
+        obj.get("kind") == "Namespace"
+        and obj.get("apiVersion") == "v1"
+        and (obj.get("spec") or {}).get("finalizers")
+    ):
         return False
     return not metadata.get("deletionGracePeriodSeconds")

@@ -94,6 +94,8 @@ class HttpTransport(Transport):
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
             )
+            # By itself aiohttp sends a GET, PUT or DELETE twice when its connection breaks, also one for a pod.
+            self._session._retry_connection = False
         return self._session
 
     async def send(

@@ -77,6 +77,12 @@ class Peer:
         """Somewhere else."""
         raise web.HTTPFound("http://127.0.0.1:1/")
 
+    async def hang_up(self, request: web.Request) -> web.Response:
+        """Goes away without a word."""
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
     async def slow(self, request: web.Request) -> web.Response:
         """Too late."""
         await asyncio.sleep(5)
@@ -98,6 +104,15 @@ async def peer() -> AsyncIterator[tuple[Peer, HttpTransport]]:
 
 
 Pair = tuple[Peer, HttpTransport]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "POST"])
+async def test_a_request_whose_connection_breaks_is_not_sent_again(peer: Pair, method: str) -> None:
+    """Somebody may have acted on it already: a pod, for one."""
+    server, transport = peer
+    with pytest.raises(TransportError):
+        await transport.send(method, "/hang_up")
+    assert len(server.seen) == 1
 
 
 async def test_the_token_goes_along_and_paths_stay_as_they_are(peer: Pair) -> None:
