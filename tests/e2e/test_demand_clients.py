@@ -50,7 +50,7 @@ def expire(world: World, name: str) -> str:
 
 def test_a_client_that_knows_v1beta1_tables_alone_gets_them_everywhere(world: World) -> None:
     world.json("POST", CONFIG_MAPS, config_map("old", a="1"))
-    watch = Watch(world.cluster, f"{CONFIG_MAPS}?watch=true", OLD_TABLE)
+    watch = Watch(world.cluster, f"{CONFIG_MAPS}?watch=true&fieldSelector=metadata.name%3Dold", OLD_TABLE)
     world.json("PATCH", f"{CONFIG_MAPS}/old", {"data": {"b": "2"}})
     world.cluster.until("two frames", lambda: len(watch.events) >= 2)
     watch.close()

@@ -2,7 +2,8 @@
 
 import asyncio
 import errno
-from contextlib import AsyncExitStack
+import ipaddress
+from contextlib import AsyncExitStack, suppress
 
 from kube32.api.adapter import HttpsListener
 from kube32.api.checkpoint_data import make_pool
@@ -100,7 +101,9 @@ async def _serve(
         if error.errno == errno.EADDRINUSE:
             raise StartError(f"{where} is in use; choose another with --listen HOST:PORT") from None
         raise StartError(f"--listen {where}: {error.strerror or error}") from None
-    server.views.set_api_server(_reach(options.host), listener.bound_port)
+    address = _address(advertise)
+    if address:
+        server.views.set_api_server(address, listener.bound_port)
     stack.push_async_callback(listener.stop)
     # First of these three: the listener waits for what is under way, and watches are without end.
     stack.callback(server.hub.close)
@@ -110,6 +113,14 @@ async def _serve(
 def _reach(host: str) -> str:
     """The address under which a listener on `host` is reached from this machine."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _address(hosts: list[str]) -> str:
+    """The first that is an IP address; endpoints have no names."""
+    for host in hosts:
+        with suppress(ValueError):
+            return str(ipaddress.ip_address(host))
+    return ""
 
 
 def _url(options: SimOptions, port: int) -> str:

@@ -153,7 +153,10 @@ async def test_a_headless_service_says_so_and_names_its_pods(cluster: Cluster) -
     pod["spec"] |= {"hostname": "first", "subdomain": "web"}
     cluster.put("Pod", {**pod, "metadata": {**pod["metadata"]}})
     found = await cluster.endpoints()
-    assert found["metadata"]["labels"] == {"service.kubernetes.io/headless": ""}
+    assert found["metadata"]["labels"] == {
+        "endpoints.kubernetes.io/managed-by": "endpoint-controller",
+        "service.kubernetes.io/headless": "",
+    }
     assert found["subsets"] == [{"addresses": [found["subsets"][0]["addresses"][0]]}]
     assert found["subsets"][0]["addresses"][0]["hostname"] == "first"
     (row,) = await cluster.slices()

@@ -42,7 +42,7 @@ def manifest(name: str) -> dict[str, Any]:
         parsed: dict[str, Any] = yaml.safe_load(pod.read_text())
         return parsed
     job = yaml.safe_load((EXAMPLES / name / "job.yaml").read_text())
-    return {"metadata": job["metadata"], **job["spec"]["template"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": job["metadata"], **job["spec"]["template"]}
 
 
 @pytest.fixture(scope="module")

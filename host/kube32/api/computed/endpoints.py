@@ -10,6 +10,8 @@ from kube32.api.computed.ports import Port, Ports
 Obj = dict[str, Any]
 _MOST_ADDRESSES = 1000
 _OVER_CAPACITY = {"endpoints.kubernetes.io/over-capacity": "truncated"}
+_MANAGED_BY = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+_NO_PODS = {"endpointslice.kubernetes.io/skip-mirror": "true"}
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 
 
@@ -30,13 +32,17 @@ def endpoints(service: Obj, pods: Iterable[PodFacts]) -> Obj:
             continue
         ready, other = groups.setdefault(found, ([], []))
         (ready if pod.ready or publish else other).append(_address(service, pod))
-    return _made(service, [_subset(p, *groups[p]) for p in sorted(groups)], truncated)
+    made = _made(service, [_subset(p, *groups[p]) for p in sorted(groups)], _MANAGED_BY)
+    if truncated:
+        made["metadata"]["annotations"] = dict(_OVER_CAPACITY)
+    return made
 
 
 def fixed_endpoints(service: Obj, host: str, port: int) -> Obj:
     """Endpoints of a Service at one address that is no pod's: the API server."""
     named = (service.get("spec") or {}).get("ports") or [{}]
-    return _made(service, [_subset(((named[0].get("name", ""), "TCP", port, ""),), [{"ip": host}], [])])
+    subset = _subset(((named[0].get("name", ""), "TCP", port, ""),), [{"ip": host}], [])
+    return _made(service, [subset], _NO_PODS)
 
 
 def _subset(ports: tuple[Port, ...], ready: list[Obj], other: list[Obj]) -> Obj:
@@ -69,9 +75,9 @@ def _address(service: Obj, pod: PodFacts) -> Obj:
     return made
 
 
-def _made(service: Obj, subsets: list[Obj], truncated: bool = False) -> Obj:
+def _made(service: Obj, subsets: list[Obj], more_labels: dict[str, str]) -> Obj:
     metadata = service["metadata"]
-    labels = dict(metadata.get("labels") or {})
+    labels = {**(metadata.get("labels") or {}), **more_labels}
     if (service.get("spec") or {}).get("clusterIP") == "None":
         labels[HEADLESS_LABEL] = ""
     own: Obj = {
@@ -79,11 +85,8 @@ def _made(service: Obj, subsets: list[Obj], truncated: bool = False) -> Obj:
         "namespace": metadata["namespace"],
         "uid": derived_uid("Endpoints", metadata["uid"]),
         "creationTimestamp": metadata.get("creationTimestamp"),
+        "labels": labels,
     }
-    if labels:
-        own["labels"] = labels
-    if truncated:
-        own["annotations"] = dict(_OVER_CAPACITY)
     made: Obj = {"kind": "Endpoints", "apiVersion": "v1", "metadata": own}
     if subsets:
         made["subsets"] = subsets

@@ -41,6 +41,7 @@ class _Owner:
     keys: set[str] = field(default_factory=set)
     placement: Placement = field(default_factory=Placement)
     rests_until: float = 0.0
+    listed: tuple[str, str, str] | None = None
 
 
 class Views:
@@ -54,6 +55,8 @@ class Views:
         self._lock = RLock()
         self._pods: dict[str, dict[str, PodFacts]] = {}
         self._services: dict[str, dict[str, _Owner]] = {}
+        # By namespace and one label of the selector: pods without it are not selected.
+        self._by_label: dict[tuple[str, str, str], dict[_Owner, None]] = {}
         self._deployments: dict[str, _Owner] = {}
         self._marked: dict[_Owner, None] = {}
         self._api_server: tuple[str, int] | None = None
@@ -126,7 +129,7 @@ class Views:
             return
         else:
             here[key] = now
-        for owner in self._services.get(now.namespace, {}).values():
+        for owner in self._concerned(now, before):
             if not gone and now.selected_by((owner.obj.get("spec") or {}).get("selector")):
                 owner.pods[key] = now
             elif owner.pods.pop(key, None) is None:
@@ -140,12 +143,35 @@ class Views:
                     deployment.pods[key] = now
                 self._mark(deployment)
 
+    def _concerned(self, *states: PodFacts | None) -> dict[_Owner, None]:
+        """The Services that may select a pod in one of these states."""
+        found: dict[_Owner, None] = {}
+        for pod in states:
+            if pod is not None:
+                for label in pod.labels.items():
+                    found.update(self._by_label.get((pod.namespace, *label), {}))
+        return found
+
+    def _list(self, owner: _Owner, namespace: str, selector: dict[str, str] | None) -> None:
+        """Has a Service found by the pods that it may select."""
+        if owner.listed is not None:
+            others = self._by_label[owner.listed]
+            del others[owner]
+            if not others:
+                del self._by_label[owner.listed]
+        owner.listed = (namespace, *next(iter(selector.items()))) if selector else None
+        if owner.listed is not None:
+            self._by_label.setdefault(owner.listed, {})[owner] = None
+
     def _take_service(self, key: str, service: Obj, gone: bool) -> None:
         metadata = service["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         here = self._services.setdefault(namespace, {})
         if gone:
-            self._drop(here.pop(name, None))
+            owner = here.pop(name, None)
+            if owner is not None:
+                self._list(owner, namespace, None)
+                self._drop(owner)
             if not here:
                 del self._services[namespace]
             return
@@ -154,6 +180,7 @@ class Views:
             owner = here[name] = _Owner(service, self._of_service)
         owner.obj = service
         selector = (service.get("spec") or {}).get("selector")
+        self._list(owner, namespace, selector)
         owner.pods = {k: p for k, p in self._pods.get(namespace, {}).items() if p.selected_by(selector)}
         self._mark(owner)
 
@@ -161,7 +188,8 @@ class Views:
         metadata = deployment["metadata"]
         uid = metadata["uid"]
         if gone:
-            self._drop(self._deployments.pop(uid, None))
+            if (owner := self._deployments.pop(uid, None)) is not None:
+                self._drop(owner)
             return
         owner = self._deployments.get(uid)
         if owner is None:
@@ -171,12 +199,11 @@ class Views:
         owner.obj = deployment
         self._mark(owner)
 
-    def _drop(self, owner: _Owner | None) -> None:
+    def _drop(self, owner: _Owner) -> None:
         """At once: what comes next under the same name is another object."""
-        if owner is not None:
-            self._marked.pop(owner, None)
-            for key in sorted(owner.keys):
-                self.store.remove(key)
+        self._marked.pop(owner, None)
+        for key in sorted(owner.keys):
+            self.store.remove(key)
 
     # --- when it is computed ---
 
