@@ -144,11 +144,21 @@ BLOCKED: dict[str, tuple[dict[str, Any], list[str]]] = {
 }
 
 
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "disk"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+}
+
+
 @pytest.mark.parametrize("case", sorted(BLOCKED))
 def test_every_blocker_of_a_spec_is_named_and_the_pod_runs_on(cluster: SimCluster, case: str) -> None:
     spec, blockers = BLOCKED[case]
     cluster.cli("push", COUNTER)
     name = f"blocked-{case}"
+    if case == "claim":
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(CLAIM))
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(pod_with(name, **json.loads(json.dumps(spec)))))
     cluster.kubectl("wait", "--for=condition=Ready", f"pod/{name}", "--timeout=30s")
     output = cluster.cli("move", name, "--to", "node-b", code=1)
@@ -165,6 +175,7 @@ def test_every_blocker_of_a_spec_is_named_and_the_pod_runs_on(cluster: SimCluste
     assert pod["spec"]["nodeName"] == "node-a" and pod["status"]["phase"] == "Running"
     assert ask(cluster, name, "/")["count"] == 1
     cluster.kubectl("delete", "pod", name)
+    cluster.kubectl("delete", "pvc", "--all", "--timeout=30s")
 
 
 def test_an_entry_point_pod_refuses_to_move(cluster: SimCluster) -> None:

@@ -97,8 +97,10 @@ class CheckpointEndpoint:
             await response.prepare(request)
             for chunk in state.chunks():
                 # A transport may keep what it is given; the memory may change once the pod goes on.
-                await asyncio.wait_for(response.write(bytes(chunk)), stall_s)
-            await asyncio.wait_for(response.write_eof(), stall_s)
+                async with asyncio.timeout(stall_s):
+                    await response.write(bytes(chunk))
+            async with asyncio.timeout(stall_s):
+                await response.write_eof()
         except TimeoutError:
             _LOG.info("the reader of a snapshot stalled for %s s: closed", stall_s)
             if request.transport is not None:

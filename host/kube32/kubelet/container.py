@@ -290,7 +290,9 @@ class Container:
             else:
                 return await run.ended
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._nudged.wait(), retry_ms / 1000)
+                # Not wait_for: before Python 3.12 that may swallow a cancellation.
+                async with asyncio.timeout(retry_ms / 1000):
+                    await self._nudged.wait()
             # What is missing may appear at any time; what is refused stays so until the pod changes.
             if refused:
                 retry_ms = min(retry_ms * 2, self._limits.pod_backoff_max_ms)

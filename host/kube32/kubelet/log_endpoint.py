@@ -32,8 +32,10 @@ async def answer_logs(
     try:
         async with aclosing(log.read(query)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
-                await asyncio.wait_for(response.write(piece), stall_s)
-        await asyncio.wait_for(response.write_eof(), stall_s)
+                async with asyncio.timeout(stall_s):
+                    await response.write(piece)
+        async with asyncio.timeout(stall_s):
+            await response.write_eof()
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()

@@ -102,7 +102,9 @@ class Listeners:
             self._refused &= set(wanted)
             timeout_s = self._limits.node_port_retry_ms / 1000 if self._refused else None
             try:
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
+                # Not wait_for: before Python 3.12 that may swallow the cancellation of `stop`.
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

@@ -201,7 +201,8 @@ class _Sender:
                 await asyncio.sleep(delay_s)
                 continue
             try:
-                await asyncio.wait_for(self._offered.wait(), self._push_s)
+                async with asyncio.timeout(self._push_s):
+                    await self._offered.wait()
             except TimeoutError:
                 continue
 
