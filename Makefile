@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 STATE ?= $(CURDIR)/build/demo
 C_SOURCES := $(shell find examples firmware -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null | sort)
 
-.PHONY: venv demo test chaos bench lint format examples clean
+.PHONY: venv demo test chaos load bench lint format examples clean
 
 venv: $(VENV)/.test
 
@@ -26,6 +26,9 @@ test: $(VENV)/.test
 # More of what the tests do for some seconds only.
 chaos: $(VENV)/.test
 	KUBE32_CHAOS_S=$(or $(SECONDS),180) $(PYTEST) tests/e2e/test_chaos.py -s
+
+load: $(VENV)/.test
+	KUBE32_LOAD_SECONDS=$(or $(SECONDS),60) $(PYTEST) tests/e2e/test_load.py
 
 bench: $(VENV)/.test
 	@$(BIN)/python -m bench $(ARGS)
