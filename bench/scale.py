@@ -100,15 +100,6 @@ async def _make_nodes(client: ApiClient) -> None:
             "kind": "Node",
             "metadata": {"name": name, "labels": {"paper": "true"}},
         }
-        made = await client.create("Node", node)
-        made["status"] = {
-            "capacity": offered,
-            "allocatable": offered,
-            "conditions": [
-                {"type": "Ready", "status": "True", "lastHeartbeatTime": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
-            ],
-        }
-        await client.update("Node", made, subresource="status")
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -120,6 +111,10 @@ async def _make_nodes(client: ApiClient) -> None:
             },
         }
         await client.create("Lease", lease)
+        await client.create("Node", node)
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        status = {"capacity": offered, "allocatable": offered, "conditions": [ready]}
+        await client.patch("Node", name, {"status": status}, subresource="status")
 
 
 async def _schedule(report: Report, client: ApiClient) -> None:
