@@ -15,7 +15,7 @@ from kube32.formats.wasm_module import ModuleRefused
 from kube32.kubelet.calls import Exit, Exits, RunSettings
 from kube32.kubelet.config import ConfigError, ConfigSource, environment
 from kube32.kubelet.freezer import MOVE
-from kube32.kubelet.hooks import HookFailed, run_hook
+from kube32.kubelet.health import Health
 from kube32.kubelet.images import ImageError
 from kube32.kubelet.logs import ContainerLog
 from kube32.kubelet.node_services import NodeServices
@@ -23,7 +23,6 @@ from kube32.kubelet.own_thread import on_own_thread
 from kube32.kubelet.pod_context import PodContext
 from kube32.kubelet.pod_status import ContainerRecord
 from kube32.kubelet.pod_thread import PodThread
-from kube32.kubelet.probes import Hooks, Prober
 from kube32.kubelet.projections import Projections
 from kube32.kubelet.refresher import Refresher
 from kube32.kubelet.restore import RestoreFailed, SnapshotFetch, fetching, restores_container
@@ -55,11 +54,8 @@ class Container:
     ) -> None:
         self.name = str(container.get("name", ""))
         self.record = ContainerRecord(self.name, str(container.get("image", "")), init=init)
-        self._prober: Prober | None = None
+        self._health = Health(self.name, self.record, context, self._end_run)
         self._refresher: Refresher | None = None
-        self._killed = False
-        self._kill_task: asyncio.Task[None] | None = None
-        self._hook_task: asyncio.Task[None] | None = None
         self.current: Run | None = None
         self.log: ContainerLog | None = None
         self.previous_log: ContainerLog | None = None
@@ -167,21 +163,14 @@ class Container:
             if run is None:
                 task.cancel()
             else:
-                await self._end_calls(run, grace_s - await self._before_stop(run, grace_s))
+                taken_s = await self._health.before_stop(self.spec, run.thread, grace_s)
+                await self._end_calls(run, grace_s - taken_s)
             await asyncio.wait([task])
 
-    async def _before_stop(self, run: Run, grace_s: float) -> float:
-        """Runs the preStop hook, within the grace period; the seconds that it took."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        if run.thread.frozen or grace_s <= 0:
-            return 0.0
-        try:
-            async with asyncio.timeout(grace_s):
-                await run_hook(self.spec, "preStop", run.thread)
-        except (HookFailed, TimeoutError) as failed:
-            self._context.event("FailedPreStopHook", cause=str(failed) or "it took too long")
-        return min(loop.time() - begun, grace_s)
+    async def _end_run(self, grace_s: float) -> None:
+        """Ends the current run alone: the restart policy says what follows."""
+        if self.current is not None and not self._stopping:
+            await self._end_calls(self.current, grace_s)
 
     async def _end_calls(self, run: Run, grace_s: float) -> None:
         thread = run.thread
@@ -255,7 +244,7 @@ class Container:
 
     def _on_end(self, exit_: Exit) -> None:
         run, self.current = self.current, None
-        self._stop_probing()
+        self._health.stop()
         if self._refresher is not None:
             self._refresher.stop()
         if run is not None:
@@ -264,8 +253,8 @@ class Container:
                 self._backoff_ms = 0
         self.restoring = False
         self._ran = True
-        if self._killed:
-            self._killed = False
+        if self._health.killed:
+            self._health.killed = False
             exit_ = Exits(self._limits).unhealthy()
         self.record.end(exit_)
         if exit_.restore_failed:
@@ -464,64 +453,9 @@ class Container:
         if self.current is None:
             return
         restored, self.restoring = self.restoring, False
-        self._begin_probing(restored)
+        self._health.begin(self.spec, self.current.thread, restored=restored)
         self.record.run()
         self.refresh()
         self._context.changed()
         self._context.topics_changed()
         self._context.started(self.name, self.record.image, module)
-
-    # --- probes ---
-
-    def _begin_probing(self, restored: bool) -> None:
-        container = self.spec
-        self._killed = False
-        if self.record.init or self.current is None:
-            return
-        self.record.starting = Prober.needed(container, "startupProbe") and not restored
-        self.record.unready = Prober.needed(container, "readinessProbe")
-        hooks = Hooks(self._on_ready, self._on_started, self._on_unhealthy, self._on_hopeless)
-        self._prober = Prober(container, self.current.thread, hooks, restored=restored)
-        self._prober.start()
-        if (container.get("lifecycle") or {}).get("postStart") and not restored:
-            self._hook_task = asyncio.create_task(self._after_start(self.current))
-
-    def _stop_probing(self) -> None:
-        if self._prober is not None:
-            self._prober.stop()
-            self._prober = None
-        self.record.starting = self.record.unready = False
-
-    async def _after_start(self, run: Run) -> None:
-        """Runs the postStart hook; a container whose hook fails is ended, as the kubelet does it."""
-        try:
-            await run_hook(self.spec, "postStart", run.thread)
-        except HookFailed as failed:
-            self._context.event("FailedPostStartHook", cause=str(failed))
-            self._killed = True
-            await self._end_calls(run, 0.0)
-
-    def _on_ready(self, ready: bool) -> None:
-        self.record.unready = not ready
-        self._context.changed()
-
-    def _on_started(self) -> None:
-        if self.record.starting:
-            self.record.starting = False
-            self._context.changed()
-
-    def _on_unhealthy(self, kind: str, cause: str) -> None:
-        self._context.event("Unhealthy", cause=text("probes", "unhealthy", kind=kind, cause=cause))
-
-    def _on_hopeless(self, kind: str, cause: str) -> None:
-        """The run is ended; the restart policy says whether another one follows."""
-        run = self.current
-        if run is None or self._stopping:
-            return
-        self._context.event(
-            "KillingUnhealthy", cause=text("probes", "killing", container=self.name, kind=kind)
-        )
-        self._killed = True
-        grace = (self.spec.get(f"{kind}Probe") or {}).get("terminationGracePeriodSeconds")
-        pod_grace = spec(self._context.pod).get("terminationGracePeriodSeconds")
-        self._kill_task = asyncio.create_task(self._end_calls(run, float(grace or pod_grace or 0)))
