@@ -58,7 +58,10 @@ class EventRecorder:
         self._serial = time.time_ns()
 
     def event(self, obj: Obj, name_in_EVENTS: str, **fields: object) -> None:
-        """Tells that `name_in_EVENTS` of the contract happened to `obj`; never waits and never fails."""
+        """Tells that `name_in_EVENTS` of the contract happened to `obj`; never waits and never fails.
+
+        A part of the object, such as a container, is named by a `fieldPath` beside its metadata.
+        """
         words = EVENTS[name_in_EVENTS]
         meta = obj["metadata"]
         involved = {
@@ -68,10 +71,12 @@ class EventRecorder:
             "name": meta["name"],
             "uid": meta.get("uid", ""),
             "resourceVersion": meta.get("resourceVersion", ""),
+            "fieldPath": obj.get("fieldPath", ""),
         }
         namespace = involved["namespace"] or "default"
         kind, name = involved["kind"], meta["name"]
-        subject: Key = (kind, namespace, name, involved["uid"], words.reason, words.type)
+        part = involved["fieldPath"]
+        subject: Key = (kind, namespace, name, involved["uid"], part, words.reason, words.type)
         message, key = self._combine(subject, words.message.format(**fields))
         self._serial += 1
         event: Obj = {

@@ -76,9 +76,9 @@ class Exits:
         message = text("statuses", "interrupted", export=export)
         return Exit(text("reasons", "error"), self._limits.pod_exit_killed, message, at=time.time())
 
-    def unhealthy(self) -> Exit:
-        """The kubelet ended a container whose probe failed too often."""
-        message = text("statuses", "unhealthy")
+    def ended(self, verdict: str) -> Exit:
+        """The kubelet ended a container for its health: `verdict` is a key of the contract's statuses."""
+        message = text("statuses", verdict)
         return Exit(text("reasons", "error"), self._limits.pod_exit_killed, message, at=time.time())
 
     def trapped(self, trap: Trap) -> Exit:

@@ -4,42 +4,54 @@ kubelet's own words.
 
 import base64
 import binascii
-import math
 import re
+from dataclasses import dataclass, field
 from typing import Any
 
 from kube32.client.api import ApiClient, ApiError
 from kube32.contract import text
-from kube32.formats.quantity import parse as parse_quantity
-from kube32.kubelet.values import Obj, key_of, metadata, spec, uid_of
+from kube32.kubelet.downward import ConfigError, NodeFacts, field_value, resource_value
+from kube32.kubelet.values import Obj, metadata, spec
+
+__all__ = ["ConfigError", "ConfigSource", "Keys", "environment", "expand"]
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
-_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 NOT_FOUND = 404
 
 
-class ConfigError(Exception):
-    """Something that the container's spec names is not there; the message is the waiting message."""
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What a ConfigMap or Secret holds. `binary` becomes files, not variables; `fixed`: it never changes."""
+
+    data: dict[str, bytes] = field(default_factory=dict)
+    binary: dict[str, bytes] = field(default_factory=dict)
+    fixed: bool = False
 
 
 class ConfigSource:
-    """Reads ConfigMaps and Secrets of one namespace, each once for one start."""
+    """Reads ConfigMaps and Secrets of one namespace, each once for one start.
 
-    def __init__(self, client: ApiClient, namespace: str) -> None:
+    `fixed` holds those that are immutable, for the next source: they need not be read again.
+    """
+
+    def __init__(
+        self, client: ApiClient, namespace: str, fixed: dict[tuple[str, str], Keys] | None = None
+    ) -> None:
         self._client = client
         self.namespace = namespace
-        self._seen: dict[tuple[str, str], dict[str, bytes] | None] = {}
+        self.fixed: dict[tuple[str, str], Keys] = dict(fixed or {})
+        self._seen: dict[tuple[str, str], Keys | None] = dict(self.fixed)
 
-    async def keys(self, kind: str, name: str, optional: bool) -> dict[str, bytes]:
-        """Keys and contents of a ConfigMap or Secret; empty when it is optional and missing, else
-        ConfigError.
-        """
+    async def keys(self, kind: str, name: str, optional: bool) -> Keys:
+        """What a ConfigMap or Secret holds; nothing when it is optional and missing, else ConfigError."""
         if (kind, name) not in self._seen:
-            self._seen[kind, name] = await self._fetch(kind, name)
+            found = self._seen[kind, name] = await self._fetch(kind, name)
+            if found is not None and found.fixed:
+                self.fixed[kind, name] = found
         found = self._seen[kind, name]
         if found is None:
             if optional:
-                return {}
+                return Keys()
             which = "configmap_missing" if kind == "ConfigMap" else "secret_missing"
             raise ConfigError(text("statuses", which, name=name))
         return found
@@ -51,7 +63,7 @@ class ConfigSource:
             str(selector.get("key", "")),
             bool(selector.get("optional")),
         )
-        found = (await self.keys(kind, name, optional)).get(key)
+        found = (await self.keys(kind, name, optional)).data.get(key)
         if found is None and not optional:
             which = "configmap_key" if kind == "ConfigMap" else "secret_key"
             raise ConfigError(text("statuses", which, key=key, namespace=self.namespace, name=name))
@@ -70,24 +82,20 @@ class ConfigSource:
             raise ConfigError(text("statuses", "claim_unbound", name=claim))
         return str(volume)
 
-    async def _fetch(self, kind: str, name: str) -> dict[str, bytes] | None:
+    async def _fetch(self, kind: str, name: str) -> Keys | None:
         try:
             obj = await self._client.get(kind, name, self.namespace)
         except ApiError as error:
             if error.code == NOT_FOUND:
                 return None
             raise
-        return _secret_keys(obj) if kind == "Secret" else _config_map_keys(obj)
-
-
-def _config_map_keys(obj: Obj) -> dict[str, bytes]:
-    keys = {k: str(v).encode() for k, v in (obj.get("data") or {}).items()}
-    return keys | {k: _decoded(v) for k, v in (obj.get("binaryData") or {}).items()}
-
-
-def _secret_keys(obj: Obj) -> dict[str, bytes]:
-    keys = {k: _decoded(v) for k, v in (obj.get("data") or {}).items()}
-    return keys | {k: str(v).encode() for k, v in (obj.get("stringData") or {}).items()}
+        texts = obj.get("data" if kind == "ConfigMap" else "stringData") or {}
+        encoded = obj.get("binaryData" if kind == "ConfigMap" else "data") or {}
+        plain = {k: str(v).encode() for k, v in texts.items()}
+        binary = {k: _decoded(v) for k, v in encoded.items()}
+        if kind == "Secret":
+            plain, binary = binary | plain, {}
+        return Keys(plain, binary, obj.get("immutable") is True)
 
 
 def _decoded(value: Any) -> bytes:
@@ -97,60 +105,39 @@ def _decoded(value: Any) -> bytes:
         return b""
 
 
-async def environment(pod: Obj, container: Obj, source: ConfigSource, node_ip: str) -> dict[str, str]:
+async def environment(pod: Obj, container: Obj, source: ConfigSource, node: NodeFacts) -> dict[str, str]:
     """The container's environment: envFrom, then env, with $(NAME) of what stands before it filled in."""
     found: dict[str, str] = {"HOSTNAME": str(spec(pod).get("hostname") or metadata(pod).get("name") or "")}
     for entry in container.get("envFrom") or []:
-        for kind, field in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
-            if ref := entry.get(field):
+        for kind, part in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+            if ref := entry.get(part):
                 keys = await source.keys(kind, str(ref.get("name", "")), bool(ref.get("optional")))
                 found |= {
-                    f"{entry.get('prefix', '')}{k}": v.decode("utf-8", "replace") for k, v in keys.items()
+                    f"{entry.get('prefix', '')}{k}": v.decode("utf-8", "replace")
+                    for k, v in keys.data.items()
                 }
     for entry in container.get("env") or []:
-        value = await _value(pod, container, entry, source, node_ip, found)
+        value = await _value(pod, container, entry, source, node, found)
         if value is not None:
             found[str(entry.get("name", ""))] = value
     return found
 
 
 async def _value(
-    pod: Obj, container: Obj, entry: Obj, source: ConfigSource, node_ip: str, before: dict[str, str]
+    pod: Obj, container: Obj, entry: Obj, source: ConfigSource, node: NodeFacts, before: dict[str, str]
 ) -> str | None:
     origin = entry.get("valueFrom")
     if not origin:
         return expand(str(entry.get("value") or ""), before)
     if ref := origin.get("fieldRef"):
-        return field_value(pod, str(ref.get("fieldPath", "")), node_ip)
+        return field_value(pod, str(ref.get("fieldPath", "")), node)
     if ref := origin.get("resourceFieldRef"):
-        return resource_value(pod, ref, container)
-    for kind, field in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
-        if ref := origin.get(field):
+        return resource_value(pod, ref, container, node)
+    for kind, part in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
+        if ref := origin.get(part):
             data = await source.key(kind, ref)
             return None if data is None else data.decode("utf-8", "replace")
     raise ConfigError(text("statuses", "field_unknown", path=", ".join(origin)))
-
-
-def resource_value(pod: Obj, reference: Obj, container: Obj | None) -> str:
-    """What a resourceFieldRef names: a container's limit or request divided by the divisor, rounded up.
-
-    A limit that is not set is 0 here: a pod without one has what the node gives. ConfigError for others.
-    """
-    name = reference.get("containerName")
-    if name or container is None:
-        everything = [*(spec(pod).get("containers") or []), *(spec(pod).get("initContainers") or [])]
-        container = next((c for c in everything if c.get("name") == name), None)
-    part, _, resource = str(reference.get("resource", "")).partition(".")
-    if container is None or part not in ("limits", "requests") or not resource:
-        raise ConfigError(text("statuses", "field_unknown", path=reference.get("resource", "")))
-    resources = container.get("resources") or {}
-    amount = (resources.get(part) or resources.get("limits") or {}).get(resource, "0")
-    divisor = str(reference.get("divisor") or "1")
-    try:
-        value, by = parse_quantity(str(amount)), parse_quantity("1" if divisor == "0" else divisor)
-        return str(math.ceil(value / by))
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(text("statuses", "field_unknown", path=reference.get("resource", ""))) from None
 
 
 def expand(value: str, known: dict[str, str]) -> str:
@@ -162,28 +149,3 @@ def expand(value: str, known: dict[str, str]) -> str:
         return known.get(match.group(1), match.group(0))
 
     return _REFERENCE.sub(replaced, value)
-
-
-def field_value(pod: Obj, path: str, node_ip: str) -> str:
-    """What a fieldRef names, ConfigError for a path that the kubelet does not know."""
-    meta = metadata(pod)
-    namespace, name = key_of(pod)
-    simple = {
-        "metadata.name": name,
-        "metadata.namespace": namespace,
-        "metadata.uid": uid_of(pod),
-        "spec.nodeName": str(spec(pod).get("nodeName", "")),
-        "spec.serviceAccountName": str(spec(pod).get("serviceAccountName", "")),
-        "status.hostIP": node_ip,
-        "status.hostIPs": node_ip,
-        "status.podIP": node_ip,
-        "status.podIPs": node_ip,
-    }
-    if path in simple:
-        return simple[path]
-    if match := _SUBSCRIPT.fullmatch(path):
-        return str((meta.get(match.group(1)) or {}).get(match.group(2), ""))
-    if path in ("metadata.labels", "metadata.annotations"):
-        entries = meta.get(path.removeprefix("metadata.")) or {}
-        return "\n".join(f'{k}="{v}"' for k, v in sorted(entries.items()))
-    raise ConfigError(text("statuses", "field_unknown", path=path))

@@ -1,33 +1,34 @@
-"""One container of a pod: how it starts, runs, ends and is started again (restart policy, back-off,
-restore).
-"""
+"""One container of a pod: how it runs, ends and is started again (restart policy, back-off, restore)."""
 
 import asyncio
 import contextlib
 import logging
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kube32.client.api import ApiError
 from kube32.contract import NAMES, text
 from kube32.formats.k32s import HeldEvent
 from kube32.formats.wasm_module import ModuleRefused
-from kube32.kubelet.calls import Exit, Exits, RunSettings
-from kube32.kubelet.config import ConfigError, ConfigSource, environment
+from kube32.kubelet.backoff import Backoff, restarts
+from kube32.kubelet.calls import Exit, Exits
+from kube32.kubelet.config import ConfigError
 from kube32.kubelet.freezer import MOVE
 from kube32.kubelet.health import Health
 from kube32.kubelet.images import ImageError
+from kube32.kubelet.last_words import with_last_words
 from kube32.kubelet.logs import ContainerLog
 from kube32.kubelet.node_services import NodeServices
-from kube32.kubelet.own_thread import on_own_thread
 from kube32.kubelet.pod_context import PodContext
-from kube32.kubelet.pod_status import ContainerRecord
+from kube32.kubelet.pod_status import POLICY_DEFAULT, ContainerRecord
 from kube32.kubelet.pod_thread import PodThread
-from kube32.kubelet.projections import Projections
 from kube32.kubelet.refresher import Refresher
 from kube32.kubelet.restore import RestoreFailed, SnapshotFetch, fetching, restores_container
-from kube32.kubelet.values import Obj, annotation, duration_ms, spec, status, whole_quantity
-from kube32.wasm import FileTable, HostServices, Instance, LoadedModule, PodClock, Trap
+from kube32.kubelet.starter import Prepared, Starter
+from kube32.kubelet.values import Obj, annotation, spec, status
+from kube32.kubelet.volumes import MountFailed
+from kube32.wasm import LoadedModule, Trap
 
 _LOG = logging.getLogger(__name__)
 _RESTORE_TRIES = 3
@@ -42,31 +43,37 @@ class Run:
     thread: PodThread
     digest: str
     log: ContainerLog
+    refresher: Refresher
+    last_words: Path | None
     ended: "asyncio.Future[Exit]"
     started: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    # Whether its preStop hook was begun, which happens once.
+    pre_stop: bool = False
 
 
 class Container:
-    """Keeps one container as its spec wants it. `run` is its whole life; everything is for the event loop."""
+    """Keeps one container as its spec wants it. Everything is for the event loop."""
 
     def __init__(
         self, context: PodContext, node: NodeServices, container: Obj, *, init: bool = False
     ) -> None:
         self.name = str(container.get("name", ""))
         self.record = ContainerRecord(self.name, str(container.get("image", "")), init=init)
-        self._health = Health(self.name, self.record, context, self._end_run)
-        self._refresher: Refresher | None = None
         self.current: Run | None = None
         self.log: ContainerLog | None = None
         self.previous_log: ContainerLog | None = None
         self.late_events: list[HeldEvent] = []
         self.restoring = False
+        # Whether its module has k32_handle; None before its first run.
+        self.takes_requests: bool | None = None
         self._context = context
         self._node = node
         self._limits = node.limits
+        self._starter = Starter(context, node, lambda: self.spec, init=init)
+        self._health = Health(context, self.record, self._end_run)
         self._pending: deque[HeldEvent] = deque()
         self._nudged = asyncio.Event()
-        self._backoff_ms = 0
+        self._backoff = Backoff(node.limits)
         self._ran = False
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -163,20 +170,22 @@ class Container:
             if run is None:
                 task.cancel()
             else:
-                taken_s = await self._health.before_stop(self.spec, run.thread, grace_s)
-                await self._end_calls(run, grace_s - taken_s)
+                await self._end_run(run.thread, grace_s)
             await asyncio.wait([task])
 
-    async def _end_run(self, grace_s: float) -> None:
-        """Ends the current run alone: the restart policy says what follows."""
-        if self.current is not None and not self._stopping:
-            await self._end_calls(self.current, grace_s)
-
-    async def _end_calls(self, run: Run, grace_s: float) -> None:
-        thread = run.thread
+    async def _end_run(self, thread: PodThread, grace_s: float) -> None:
+        """Ends a run: first its preStop hook, then the call that runs may return, within the grace period."""
+        run = self.current
+        if run is None or run.thread is not thread:
+            return
+        self._health.rest()
+        left_s = grace_s
+        if not run.pre_stop:
+            run.pre_stop = True
+            left_s -= await self._health.before_stop(self.spec, thread, grace_s)
         thread.stop()
         if thread.settings.entry_point is None:
-            await asyncio.wait([run.ended], timeout=grace_s)
+            await asyncio.wait([run.ended], timeout=left_s)
         while not run.ended.done():
             thread.interrupt()
             await asyncio.wait([run.ended], timeout=_INTERRUPT_AGAIN_S)
@@ -216,17 +225,13 @@ class Container:
     async def _wait_before_restart(self) -> bool:
         """Waits out the back-off; False when the policy wants no restart."""
         ended = self.record.terminated or {}
-        policy = str(spec(self._context.pod).get("restartPolicy") or "Always")
-        if self.record.init and policy == "Always":
-            policy = "OnFailure"
-        if policy == "Never" or (policy == "OnFailure" and ended.get("exitCode") == 0):
+        policy = str(spec(self._context.pod).get("restartPolicy") or POLICY_DEFAULT)
+        if not restarts(policy, ended.get("exitCode"), init=self.record.init):
             return False
-        delay_ms = self._backoff_ms
-        self._backoff_ms = min(
-            max(delay_ms * 2, self._limits.pod_backoff_initial_ms), self._limits.pod_backoff_max_ms
-        )
+        delay_ms = self._backoff.take_ms()
         if delay_ms:
             namespace, name = self._context.key
+            uid = self._context.uid
             message = text(
                 "statuses",
                 "crash_loop",
@@ -234,32 +239,27 @@ class Container:
                 container=self.name,
                 pod=name,
                 namespace=namespace,
-                uid=self._context.uid,
+                uid=uid,
             )
             self.record.wait(text("reasons", "crash_loop"), message)
             self._context.changed()
-            self._context.event("BackOff", container=self.name, pod=name)
+            self._context.event("BackOff", container=self.name, pod=f"{name}_{namespace}({uid})")
             await asyncio.sleep(delay_ms / 1000)
         return True
 
     def _on_end(self, exit_: Exit) -> None:
         run, self.current = self.current, None
         self._health.stop()
-        if self._refresher is not None:
-            self._refresher.stop()
         if run is not None:
+            run.refresher.stop()
             run.log.close()
-            if asyncio.get_running_loop().time() - run.started >= self._limits.pod_backoff_reset_ms / 1000:
-                self._backoff_ms = 0
+            self._backoff.ran(asyncio.get_running_loop().time() - run.started)
         self.restoring = False
         self._ran = True
-        if self._health.killed:
-            self._health.killed = False
-            exit_ = Exits(self._limits).unhealthy()
         self.record.end(exit_)
         if exit_.restore_failed:
             self._context.fail()
-            self._context.event("RestoreError", cause=exit_.message)
+            self._context.event("RestoreError", container=self.name, cause=exit_.message)
         self._context.changed()
         self._context.topics_changed()
 
@@ -277,7 +277,7 @@ class Container:
             except Exception as error:
                 refused = self._wait_after(error)
             else:
-                return await run.ended
+                return await self._exit_of(run)
             with contextlib.suppress(TimeoutError):
                 # Not wait_for: before Python 3.12 that may swallow a cancellation.
                 async with asyncio.timeout(retry_ms / 1000):
@@ -286,11 +286,22 @@ class Container:
             if refused:
                 retry_ms = min(retry_ms * 2, self._limits.pod_backoff_max_ms)
 
+    async def _exit_of(self, run: Run) -> Exit:
+        """Waits for the run's end. A pod that has moved away says its last words elsewhere."""
+        exit_ = self._health.judged(await run.ended)
+        if run.thread.holds(MOVE):
+            return exit_
+        return await with_last_words(exit_, self.spec, run.log, run.last_words, self._limits)
+
     def _wait_after(self, error: Exception) -> bool:
         """Shows why the start failed; whether it was refused rather than something missing."""
         if isinstance(error, ImageError):
             self._wait_for_image(error)
             return not error.pull
+        if isinstance(error, MountFailed):
+            if self._wait(text("reasons", "container_creating"), str(error), tell=False):
+                self._context.event("FailedMount", container=self.name, volume=error.volume, cause=str(error))
+            return False
         if not isinstance(error, (ModuleRefused, ConfigError, ApiError, OSError)):
             _LOG.error("start of container %s of pod %s/%s", self.name, *self._context.key, exc_info=error)
         self._wait(text("reasons", "config_error"), str(error) or type(error).__name__)
@@ -301,11 +312,11 @@ class Container:
         if error.pull:
             message = text("statuses", "image_backoff", image=image, cause=error.message)
             if self._wait(text("reasons", "image_backoff"), message, tell=False):
-                self._context.event("Failed", cause=f"{error.reason}: {error.message}")
+                self._context.event("Failed", container=self.name, cause=f"{error.reason}: {error.message}")
             return
         invalid = error.reason == text("reasons", "image_invalid")
         if self._wait(error.reason, error.message, tell=not invalid) and invalid:
-            self._context.event("InspectFailed", image=image, cause=error.message)
+            self._context.event("InspectFailed", container=self.name, image=image, cause=error.message)
 
     def _wait(self, reason: str, message: str, tell: bool = True) -> bool:
         """Waits with a reason; whether it is another one than before, which is told as an event."""
@@ -314,13 +325,14 @@ class Container:
         self.record.wait(reason, message)
         self._context.changed()
         if tell:
-            self._context.event("Failed", cause=f"Error: {message}")
+            self._context.event("Failed", container=self.name, cause=f"Error: {message}")
         return True
 
     # --- a start ---
 
     async def _start(self) -> Run:
-        """Makes module, environment, volumes and instance ready, restores when due, starts the thread."""
+        """Prepares a run, restores it when due, starts its thread."""
+        self.record.image = str(self.spec.get("image", ""))
         checkpoint = await self._restore_from()
         if checkpoint is None:
             return await self._launch(None)
@@ -349,111 +361,49 @@ class Container:
         return checkpoint if restores else None
 
     async def _launch(self, fetch: SnapshotFetch | None) -> Run:
-        context, node, pod = self._context, self._node, self._context.pod
-        self.record.image = str(self.spec.get("image", ""))
-        module = await node.images.load(pod, self.spec)
-        source = ConfigSource(node.client, context.key[0])
-        env = await environment(pod, self.spec, source, node.node_ip)
-        projections = Projections(node.client, node.node_ip)
-        mounts, changing = await node.volumes.mounts(pod, self.spec, source, projections)
-        context.sandbox_ready()
-        clock = PodClock()
-        clock.freeze()
-        log = ContainerLog(self._limits)
-        services = HostServices(
-            log=log.write,
-            clock=clock,
-            unix_ms=node.unix_ms,
-            env=env,
-            channels=node.channels.attach(context.key[0], f"{context.uid}/{self.name}"),
-            files=FileTable(self._limits, mounts),
-            publish=context.publisher,
-        )
+        prepared = await self._starter.prepare(fetch)
+        count = self.record.restart_count + 1 if self._ran else 0
         try:
-            instance = await on_own_thread(self._instantiate, module, services, fetch is not None)
+            await self._context.state.mark(self.name, count)
         except BaseException:
-            services.channels.detach()
+            prepared.instance.close()
             raise
-        try:
-            held = [] if fetch is None else await fetch.fill(instance)
-            restarts = self.record.restart_count + 1 if self._ran else 0
-            await context.state.mark(self.name, restarts)
-        except BaseException:
-            instance.close()
-            raise
-        run = self._begin(module, instance, services, tuple(held), fetch is not None, restarts, log)
-        self._refresher = Refresher(context, projections, changing, self._limits)
-        self._refresher.start()
-        return run
+        return self._begin(prepared, count)
 
-    def _instantiate(self, module: LoadedModule, services: HostServices, restore: bool) -> Instance:
-        limits = (self.spec.get("resources") or {}).get("limits") or {}
-        memory_limit = whole_quantity(limits["memory"]) if "memory" in limits else None
-        if "memory" in limits and memory_limit is None:
-            raise ConfigError(text("statuses", "memory_quantity", value=limits["memory"]))
-        return Instance.start(
-            module, limits=self._limits, memory_limit=memory_limit, services=services, restore=restore
-        )
-
-    def _begin(
-        self,
-        module: LoadedModule,
-        instance: Instance,
-        services: HostServices,
-        held: tuple[HeldEvent, ...],
-        restored: bool,
-        restarts: int,
-        log: ContainerLog,
-    ) -> Run:
+    def _begin(self, prepared: Prepared, count: int) -> Run:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Exit] = loop.create_future()
+        module = prepared.module
         thread = PodThread(
-            instance,
-            self._settings(module, instance, held, restored),
+            prepared.instance,
+            prepared.settings,
             self._limits,
             loop=loop,
-            clock=services.clock,
-            unix_ms=services.unix_ms,
+            clock=prepared.services.clock,
+            unix_ms=prepared.services.unix_ms,
             on_begun=lambda: self._on_begun(module),
             on_exit=lambda exit_: None if ended.done() else ended.set_result(exit_),
             may_call=self._context.may_call,
         )
-        self.previous_log, self.log = self.log or self.previous_log, log
-        self.current = Run(thread, module.digest, log, ended)
-        self.record.restart_count = restarts
-        self.record.container_id = f"{NAMES.image_prefix}{self._context.uid}/{self.name}/{restarts}"
+        self.takes_requests = prepared.settings.takes_requests
+        self.previous_log, self.log = self.log or self.previous_log, prepared.log
+        run = Run(thread, module.digest, prepared.log, prepared.refresher, prepared.last_words, ended)
+        self.current = run
+        self.record.restart_count = count
+        self.record.container_id = f"{NAMES.image_prefix}{self._context.uid}/{self.name}/{count}"
         self.record.image_id = f"wasm-sha256:{module.digest}"
         while self._pending:
             thread.deliver(self._pending.popleft())
         thread.start()
-        return self.current
-
-    def _settings(
-        self, module: LoadedModule, instance: Instance, held: tuple[HeldEvent, ...], restored: bool
-    ) -> RunSettings:
-        pod = self._context.pod
-        entry_point = module.info.entry_point
-        tick_ms = duration_ms(annotation(pod, NAMES.ann_tick_interval)) or self._limits.pod_tick_default_ms
-        call_ms = duration_ms(annotation(pod, NAMES.ann_call_timeout)) or self._limits.pod_call_timeout_ms
-        request_pod = entry_point is None
-        return RunSettings(
-            name=f"pod {'/'.join(self._context.key)}",
-            entry_point=entry_point,
-            restored=restored,
-            takes_requests=request_pod and instance.has("k32_handle"),
-            takes_events=request_pod and instance.has("k32_event"),
-            tick_ms=max(tick_ms, self._limits.pod_tick_min_ms)
-            if request_pod and instance.has("k32_tick")
-            else None,
-            call_timeout_ms=call_ms,
-            held=held,
-        )
+        run.refresher.start()
+        return run
 
     def _on_begun(self, module: LoadedModule) -> None:
-        if self.current is None:
+        run = self.current
+        if run is None:
             return
         restored, self.restoring = self.restoring, False
-        self._health.begin(self.spec, self.current.thread, restored=restored)
+        self._health.begin(self.spec, run.thread, restored=restored)
         self.record.run()
         self.refresh()
         self._context.changed()

@@ -8,6 +8,7 @@ under its name.
 import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 import os
 import re
@@ -47,6 +48,8 @@ class Images:
         self._limits = limits
         self._cache = cache_dir
         self._loaded: dict[str, LoadedModule] = {}
+        # Images that named a module, by digest, the newest first.
+        self._names: dict[str, list[str]] = {}
 
     async def load(self, pod: Obj, container: Obj) -> LoadedModule:
         """The module of a container; ImageError when it is not to be had or is refused."""
@@ -59,6 +62,7 @@ class Images:
         if pinned and not _DIGEST.fullmatch(pinned):
             raise _refused(text("module_refusals", "digest", found="unknown", expected=pinned))
         if pinned in self._loaded:
+            self._note(image, pinned)
             return self._loaded[pinned]
         wasm = self._embedded(pod) if image == NAMES.image_embedded else await self._by_name(image, pinned)
         found = await asyncio.to_thread(_sha256, wasm)
@@ -70,12 +74,36 @@ class Images:
             if not pinned:
                 await self._pin(pod, pin, found)
         self._loaded[found] = module
+        self._note(image, found)
         return module
 
     def keep(self, digests: set[str]) -> None:
-        """Forgets loaded modules that no pod of the node names; the files stay."""
+        """Forgets loaded modules that no pod of the node names; the files stay, as many as may."""
         for digest in [d for d in self._loaded if d not in digests]:
             del self._loaded[digest]
+
+    async def listed(self) -> list[Obj]:
+        """The Node's status.images: cached modules, the largest first."""
+        sizes = await asyncio.to_thread(self._sizes)
+        self._names = {digest: names for digest, names in self._names.items() if digest in sizes}
+        largest = sorted(sizes, key=lambda digest: (-sizes[digest], digest))[: self._limits.node_images]
+        most = self._limits.node_image_names
+        return [
+            {"names": [f"wasm-sha256:{d}", *self._names.get(d, [])][:most], "sizeBytes": sizes[d]}
+            for d in largest
+        ]
+
+    def _note(self, image: str, digest: str) -> None:
+        if image != NAMES.image_embedded:
+            others = [n for n in self._names.get(digest, []) if n != image]
+            self._names[digest] = [image, *others][: self._limits.node_image_names]
+
+    def _sizes(self) -> dict[str, int]:
+        found = {}
+        for path in self._cache.glob("*.wasm"):
+            with contextlib.suppress(OSError):
+                found[path.stem] = path.stat().st_size
+        return found
 
     def _embedded(self, pod: Obj) -> bytes:
         value = annotation(pod, NAMES.ann_wasm)
@@ -143,8 +171,10 @@ class Images:
         await self._client.patch("Pod", name, patch, namespace)
 
     def _cached(self, digest: str) -> bytes | None:
+        path = self._cache / f"{digest}.wasm"
         try:
-            wasm = (self._cache / f"{digest}.wasm").read_bytes()
+            wasm = path.read_bytes()
+            os.utime(path)
         except OSError:
             return None
         return wasm if _sha256(wasm) == digest else None
@@ -157,6 +187,18 @@ class Images:
         part = path.with_suffix(f".{os.getpid()}.part")
         part.write_bytes(wasm)
         part.replace(path)
+        self._prune(path)
+
+    def _prune(self, newest: Path) -> None:
+        """Removes the files that were not used for longest, when there are too many."""
+        used: list[tuple[float, Path]] = []
+        for path in self._cache.glob("*.wasm"):
+            if path != newest and path.stem not in self._loaded:
+                with contextlib.suppress(OSError):
+                    used.append((path.stat().st_mtime, path))
+        most = max(self._limits.node_cached_modules - len(self._loaded) - 1, 0)
+        for _, path in sorted(used)[: max(len(used) - most, 0)]:
+            path.unlink(missing_ok=True)
 
 
 def _sha256(data: bytes) -> str:

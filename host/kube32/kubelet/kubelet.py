@@ -18,6 +18,7 @@ from kube32.client.transport import Transport
 from kube32.contract import NAMES, Limits
 from kube32.kubelet.checkpoint_endpoint import CheckpointEndpoint
 from kube32.kubelet.clocks import WallClock
+from kube32.kubelet.downward import NodeFacts
 from kube32.kubelet.fence import Fence
 from kube32.kubelet.freezer import Freezer
 from kube32.kubelet.handover import hand_over
@@ -108,6 +109,7 @@ class Kubelet:
             port=self.port,
             interp_mops=mops,
             memory_used=lambda: sum(w.memory_bytes for w in self.registry.all()),
+            images=self._services.images.listed,
         )
         self._informer.subscribe(self._on_pod)
         self._lease.start()
@@ -132,7 +134,7 @@ class Kubelet:
         pods_dir = self._data_dir / "pods"
         return NodeServices(
             node_name=self.name,
-            node_ip=self._options.node_ip,
+            facts=NodeFacts(self._options.node_ip, self._options.capacity()),
             client=self._client,
             limits=self._limits,
             images=Images(self._client, self._engine, self._limits, self._data_dir / "modules"),

@@ -48,6 +48,8 @@ def _log(worker: PodWorker, container: Container, previous: bool) -> ContainerLo
         if container.ended_log is None:
             raise bad_request(text("answers", "previous_not_found", container=container.name, pod=name))
         return container.ended_log
+    if container.log is None and container.record.terminated is not None:
+        raise bad_request(text("answers", "log_gone", id=container.record.container_id))
     if container.log is None:
         reason = (container.record.waiting or (text("reasons", "container_creating"), ""))[0]
         raise bad_request(

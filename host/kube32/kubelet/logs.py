@@ -111,6 +111,11 @@ class ContainerLog:
         newest.reverse()
         return newest
 
+    def tail(self, lines: int, limit: int) -> str:
+        """The newest lines, `limit` bytes of them at most."""
+        newest = b"\n".join(line.data for line in self.lines(self._next - lines))
+        return newest[-limit:].decode("utf-8", "replace")
+
     async def read(self, query: LogQuery) -> AsyncIterator[bytes]:
         """The log as bytes, piece by piece; with `follow`, until the run ends."""
         left = query.limit_bytes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kube32.client.api import ApiClient
 from kube32.client.events import EventRecorder
 from kube32.contract import Limits
+from kube32.kubelet.downward import NodeFacts
 from kube32.kubelet.images import Images
 from kube32.kubelet.volumes import Volumes
 from kube32.wasm import ChannelHub
@@ -20,7 +21,7 @@ class NodeServices:
     """
 
     node_name: str
-    node_ip: str
+    facts: NodeFacts
     client: ApiClient
     limits: Limits
     images: Images

@@ -4,18 +4,14 @@ it is deleted.
 
 import asyncio
 import logging
-import platform
 import random
-import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from kube32 import __version__
 from kube32.client.api import ApiClient, ApiError
 from kube32.contract import NAMES, Limits, text
+from kube32.kubelet.node_info import node_info
 from kube32.kubelet.values import Obj, annotation, metadata, now_rfc3339, status
 
 _LOG = logging.getLogger(__name__)
@@ -23,7 +19,6 @@ _RETRY_FIRST_S = 0.25
 _RETRY_MAX_S = 10.0
 NOT_FOUND = 404
 CONFLICT = 409
-_ARCHITECTURES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 @dataclass(slots=True)
@@ -42,6 +37,16 @@ class NodeOptions:
     annotations: dict[str, str] = field(default_factory=dict)
     node_ip: str = "127.0.0.1"
 
+    def capacity(self) -> dict[str, str]:
+        """The Node's status.capacity, all of which pods may have."""
+        millis = self.cpu_millis
+        return {
+            "cpu": f"{millis}m" if millis % 1000 else str(millis // 1000),
+            "memory": _binary(self.memory_bytes),
+            "pods": str(self.pods),
+            **self.resources,
+        }
+
 
 class NodeStatus:
     """Keeps the Node object of this kubelet. `memory_used` gives bytes of linear memory in use on the
@@ -58,6 +63,7 @@ class NodeStatus:
         port: int,
         interp_mops: float,
         memory_used: Callable[[], int],
+        images: Callable[[], Awaitable[list[Obj]]],
     ) -> None:
         self._client = client
         self._name = name
@@ -66,7 +72,9 @@ class NodeStatus:
         self._port = port
         self._interp_mops = interp_mops
         self._memory_used = memory_used
-        self._info = _node_info()
+        self._list_images = images
+        self._images: list[Obj] = []
+        self._info = node_info(name)
         self._sent: Obj | None = None
         self._sent_at = 0.0
         self._changes: dict[str, str] = {}
@@ -90,6 +98,7 @@ class NodeStatus:
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.0))
 
     async def _refresh(self) -> None:
+        self._images = await self._list_images()
         try:
             self.node = await self._client.get("Node", self._name)
         except ApiError as error:
@@ -125,14 +134,17 @@ class NodeStatus:
 
     async def _take_over(self) -> None:
         """Brings an older object of this node up to date; a worker that had left is no longer cordoned."""
-        patch: Obj = {"metadata": {"labels": self._labels(), "annotations": self._annotations()}}
+        wanted: dict[str, str | None] = {**self._annotations()}
+        patch: Obj = {"metadata": {"labels": self._labels(), "annotations": wanted}}
         meta = metadata(self.node)
-        if annotation(self.node, NAMES.ann_left) is not None:
-            patch["metadata"]["annotations"][NAMES.ann_left] = None
+        for stale in (NAMES.ann_left, NAMES.ann_capabilities):
+            if annotation(self.node, stale) is not None:
+                wanted.setdefault(stale, None)
+        if NAMES.ann_left in wanted:
             patch["spec"] = {"unschedulable": None}
         labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-        same = labels.items() >= self._labels().items() and annotations.items() >= self._annotations().items()
-        if not same or "spec" in patch:
+        same = labels.items() >= self._labels().items() and annotations.items() >= wanted.items()
+        if not same:
             self.node = await self._client.patch("Node", self._name, patch)
 
     async def _report(self) -> None:
@@ -155,27 +167,22 @@ class NodeStatus:
 
     def _annotations(self) -> dict[str, str]:
         found = {NAMES.ann_interp_mops: f"{self._interp_mops:.1f}", **self._options.annotations}
-        # Empty says "none": a scheduler then knows it, and an older value is overwritten.
-        found[NAMES.ann_capabilities] = ",".join(self._options.capabilities)
+        if self._options.capabilities:
+            found[NAMES.ann_capabilities] = ",".join(self._options.capabilities)
         found[NAMES.ann_storage] = "true" if self._options.storage is not None else "false"
         return found
 
     def _status(self, before: Obj) -> Obj:
         options = self._options
-        capacity = {
-            "cpu": f"{options.cpu_millis}m" if options.cpu_millis % 1000 else str(options.cpu_millis // 1000),
-            "memory": _binary(options.memory_bytes),
-            "pods": str(options.pods),
-            **options.resources,
-        }
         return {
-            "capacity": capacity,
-            "allocatable": dict(capacity),
+            "capacity": options.capacity(),
+            "allocatable": options.capacity(),
             "addresses": [
                 {"type": "InternalIP", "address": options.node_ip},
                 {"type": "Hostname", "address": self._name},
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
+            "images": self._images,
             "nodeInfo": self._info,
             "conditions": self._conditions(before),
         }
@@ -225,37 +232,3 @@ def _without_heartbeats(node_status: Obj) -> Obj:
 
 def _binary(number: int) -> str:
     return f"{number // 1024}Ki" if number % 1024 == 0 else str(number)
-
-
-def _node_info() -> dict[str, Any]:
-    machine = platform.machine()
-    return {
-        "machineID": "",
-        "systemUUID": "",
-        "bootID": _read("/proc/sys/kernel/random/boot_id"),
-        "kernelVersion": platform.release(),
-        "osImage": _os_image(),
-        "containerRuntimeVersion": f"wasm://wasmtime-{version('wasmtime')}",
-        "kubeletVersion": f"v{__version__}",
-        "kubeProxyVersion": "",
-        "operatingSystem": "darwin"
-        if sys.platform == "darwin"
-        else "windows"
-        if sys.platform == "win32"
-        else "linux",
-        "architecture": _ARCHITECTURES.get(machine, machine),
-    }
-
-
-def _os_image() -> str:
-    try:
-        return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
-    except OSError:
-        return f"{platform.system()} {platform.release()}"
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

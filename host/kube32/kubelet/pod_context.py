@@ -10,7 +10,7 @@ from typing import Any
 
 from kube32.contract import NAMES, text
 from kube32.kubelet.node_services import NodeServices
-from kube32.kubelet.pod_status import PodRecord, build
+from kube32.kubelet.pod_status import PodRecord, build, gates_of
 from kube32.kubelet.publisher import PodPublisher
 from kube32.kubelet.status_writer import StatusWriter
 from kube32.kubelet.values import Obj, annotation, duration_ms, key_of, metadata, uid_of
@@ -61,7 +61,7 @@ class PodContext:
         self.node = node
         self.state = PodState(node.volumes.directory(self.uid))
         self.record = PodRecord([])
-        self.writer = StatusWriter(node.client, pod, self._build, self.observe)
+        self.writer = StatusWriter(node.client, pod, self._build, self.observe, self._guarding)
         self.publisher = PodPublisher(
             node.client,
             self.key[0],
@@ -121,8 +121,12 @@ class PodContext:
         self.record.failed = True
 
     def event(self, name: str, **fields: object) -> None:
-        """Records an event about the pod."""
-        self.node.events.event({"apiVersion": "v1", "kind": "Pod", **self.pod}, name, **fields)
+        """Records an event about the pod, or about its container `fields["container"]`."""
+        about: Obj = {"apiVersion": "v1", "kind": "Pod", **self.pod}
+        if container := fields.get("container"):
+            initial = any(c.name == container for c in self.record.init_containers)
+            about["fieldPath"] = f"spec.{'initContainers' if initial else 'containers'}{{{container}}}"
+        self.node.events.event(about, name, **fields)
 
     def started(self, container: str, image: str, module: LoadedModule) -> None:
         """Tells of a start, after the status that says Running is written: nothing may delay that one."""
@@ -130,7 +134,7 @@ class PodContext:
 
     async def _tell_started(self, container: str, image: str, module: LoadedModule) -> None:
         await self.writer.clean.wait()
-        self.event("Pulled", image=image, digest=module.digest, bytes=module.info.size)
+        self.event("Pulled", container=container, image=image, digest=module.digest, bytes=module.info.size)
         self.event("Created", container=container)
         self.event("Started", container=container)
 
@@ -144,7 +148,11 @@ class PodContext:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _build(self) -> Obj:
-        return build(self.pod, self.record, self.node.node_ip)
+        return build(self.pod, self.record, self.node.facts.ip)
+
+    def _guarding(self) -> str:
+        """The version that a status is made of, for a pod whose readiness gates others write."""
+        return str(metadata(self.pod).get("resourceVersion", "")) if gates_of(self.pod) else ""
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

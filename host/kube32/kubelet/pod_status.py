@@ -191,11 +191,14 @@ def build(pod: Obj, record: PodRecord, node_ip: str) -> Obj:
 
 def _conditions(pod: Obj, record: PodRecord, now_phase: str) -> list[Obj]:
     ready, reason, message = _readiness(record, now_phase)
+    gated = _gates(pod) if ready else ""
     sandbox = record.sandbox and now_phase not in ("Succeeded", "Failed")
     mine: dict[str, Obj] = {
         "PodReadyToStartContainers": _condition(sandbox),
-        "Initialized": _initialized(record),
-        "Ready": _condition(ready, reason, message),
+        "Initialized": _initialized(record, now_phase),
+        "Ready": _condition(False, text("reasons", "gates_not_ready"), gated)
+        if gated
+        else _condition(ready, reason, message),
         "ContainersReady": _condition(ready, reason, message),
         "PodScheduled": _condition(True),
     }
@@ -219,8 +222,27 @@ def _condition(state: bool, reason: str = "", message: str = "") -> dict[str, An
     return found
 
 
-def _initialized(record: PodRecord) -> dict[str, Any]:
+def gates_of(pod: Obj) -> list[str]:
+    """The conditions that the pod's spec asks for beside those of its containers."""
+    return [str(gate.get("conditionType", "")) for gate in spec(pod).get("readinessGates") or []]
+
+
+def _gates(pod: Obj) -> str:
+    """What keeps the pod's readiness gates from being passed, "" when nothing does."""
+    found = {str(c.get("type")): str(c.get("status")) for c in status(pod).get("conditions") or []}
+    faults = []
+    for gate in gates_of(pod):
+        if gate not in found:
+            faults.append(text("statuses", "gate_missing", gate=gate))
+        elif found[gate] != "True":
+            faults.append(text("statuses", "gate_false", gate=gate, status=found[gate]))
+    return ", ".join(faults)
+
+
+def _initialized(record: PodRecord, now_phase: str) -> dict[str, Any]:
     missing = record.uninitialized
+    if now_phase == "Succeeded":
+        return _condition(True, text("reasons", "pod_completed"))
     if not missing:
         return _condition(True)
     message = text("statuses", "not_initialized", containers=" ".join(missing))
@@ -229,9 +251,9 @@ def _initialized(record: PodRecord) -> dict[str, Any]:
 
 def _readiness(record: PodRecord, now_phase: str) -> tuple[bool, str, str]:
     if now_phase == "Succeeded":
-        return False, "PodCompleted", ""
+        return False, text("reasons", "pod_completed"), ""
     if now_phase == "Failed":
-        return False, "PodFailed", ""
+        return False, text("reasons", "pod_failed"), ""
     unready = [c.name for c in record.containers if not c.ready]
     if unready:
         message = text("statuses", "containers_not_ready", containers=" ".join(unready))

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from kube32.contract import Limits, text
 from kube32.formats.k32s import HeldEvent, Snapshot
 from kube32.kubelet.calls import STATUS_NOT_FOUND, Exit, Exits, NotDelivered, RunSettings
-from kube32.kubelet.queues import EventQueue, Ticks
+from kube32.kubelet.queues import Backlog, Waiting
 from kube32.wasm import HttpCall, Instance, PodClock, PodExit, Trap
 
 FENCE = "fence"
@@ -26,14 +25,6 @@ FENCE = "fence"
 
 class NotRunning(Exception):
     """The container ended, or has not begun, when a freeze was asked for."""
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A request in the queue and the future that its server waits for."""
-
-    call: HttpCall
-    done: "asyncio.Future[HttpCall]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +65,7 @@ class PodThread:
         self._on_exit = on_exit
         self._exits = Exits(limits, settings.call_timeout_ms)
         self._cond = threading.Condition()
-        self._requests: deque[_Waiting] = deque()
-        self._events = EventQueue(settings.held, limits)
-        self._ticks = Ticks(settings.tick_ms)
+        self._backlog = Backlog(settings.held, settings.tick_ms, limits)
         self._holders: set[str] = set()
         self._frozen: _Frozen | None = None
         self._freeze_waiters: list[asyncio.Future[bool]] = []
@@ -84,8 +73,13 @@ class PodThread:
         self._begun = False
         self._ended = False
         self._stopping = False
-        self._events_turn = False
+        self._cpu_clock: int | None = None
         self._cpu_ns = 0
+        self._runs = {
+            "k32_handle": self._run_request,
+            "k32_event": self._run_event,
+            "k32_tick": self._run_tick,
+        }
         self._thread = threading.Thread(target=self._main, name=settings.name, daemon=True)
 
     # --- what the kubelet sees ---
@@ -113,7 +107,7 @@ class PodThread:
     @property
     def dropped_events(self) -> int:
         """Events that found no room."""
-        return self._events.dropped
+        return self._backlog.events.dropped
 
     @property
     def fenced(self) -> bool:
@@ -134,7 +128,7 @@ class PodThread:
         done: asyncio.Future[HttpCall] = self._loop.create_future()
         with self._cond:
             self._refuse_request()
-            self._requests.append(_Waiting(call, done))
+            self._backlog.add_request(Waiting(call, done))
             self._cond.notify()
         return done
 
@@ -145,7 +139,7 @@ class PodThread:
             raise NotDelivered("not_running")
         if not self.settings.takes_requests:
             raise NotDelivered("no_handler", STATUS_NOT_FOUND)
-        if len(self._requests) >= self._limits.pod_request_queue:
+        if self._backlog.full:
             raise NotDelivered("busy")
 
     def deliver(self, event: HeldEvent) -> bool:
@@ -155,7 +149,7 @@ class PodThread:
         with self._cond:
             if self._ended or self._stopping or not self.settings.takes_events:
                 return False
-            if not self._events.add(event, held=self._frozen is not None or bool(self._holders)):
+            if not self._backlog.events.add(event, held=self._frozen is not None or bool(self._holders)):
                 return False
             self._cond.notify()
             return True
@@ -211,17 +205,17 @@ class PodThread:
         with self._cond:
             if self._frozen is None or self._ended or self._stopping:
                 raise NotRunning
-            return self.instance.capture(self._frozen.unix_ms, self._events.seal())
+            return self.instance.capture(self._frozen.unix_ms, self._backlog.events.seal())
 
     def late_events(self) -> list[HeldEvent]:
         """Events that the snapshot does not carry; after a move they are the replacement's."""
         with self._cond:
-            return self._events.late() if self._frozen is not None or self._ended else []
+            return self._backlog.events.late() if self._frozen is not None or self._ended else []
 
     def _enter_freeze(self) -> None:
         self._clock.freeze()
         self._frozen = _Frozen(self._unix_ms())
-        self._events.unseal()
+        self._backlog.events.unseal()
         self._reject_waiting("frozen")
         waiters, self._freeze_waiters = self._freeze_waiters, []
         for waiter in waiters:
@@ -232,8 +226,8 @@ class PodThread:
             return
         self._frozen = None
         self._clock.thaw()
-        self._events.thaw()
-        self._ticks.start(time.monotonic())
+        self._backlog.events.thaw()
+        self._backlog.ticks.start(time.monotonic())
 
     # --- stopping ---
 
@@ -261,13 +255,16 @@ class PodThread:
     @property
     def cpu_ns(self) -> int:
         """CPU time that the thread has used, in ns; where the system does not tell, up to its last call."""
-        ident = self._thread.ident
-        if ident is not None and self._thread.is_alive() and hasattr(time, "pthread_getcpuclockid"):
+        clock = self._cpu_clock
+        if clock is not None and not self._ended:
             with contextlib.suppress(OSError):
-                return time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
+                return time.clock_gettime_ns(clock)
         return self._cpu_ns
 
     def _main(self) -> None:
+        # Asked for by the thread itself: of another one, which may end meanwhile, it must not be asked.
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
         exit_ = self._work()
         self._cpu_ns = time.thread_time_ns()
         with self._cond:
@@ -312,7 +309,7 @@ class PodThread:
         else:
             self._calls_end()
         with self._cond:
-            self._ticks.start(time.monotonic())
+            self._backlog.ticks.start(time.monotonic())
             self._begun = True
             if self._holders:
                 self._enter_freeze()
@@ -368,42 +365,26 @@ class PodThread:
                     self._cond.wait()
                     continue
                 now = time.monotonic()
-                job = self._pick(now)
-                if job is None:
-                    self._cond.wait(self._ticks.wait_s(now))
+                export = self._backlog.pick(now)
+                if export is None:
+                    self._cond.wait(self._backlog.ticks.wait_s(now))
                 elif self._allowed():
-                    export, run = job
                     self._running = export
-                    return run
-
-    def _pick(self, now: float) -> "tuple[str, Callable[[], None]] | None":
-        while self._requests and self._requests[0].done.cancelled():
-            self._requests.popleft()
-        if self._events.come_first:
-            return "k32_event", self._run_event
-        if self._ticks.due(now):
-            return "k32_tick", self._run_tick
-        if self._requests and not (self._events and self._events_turn):
-            return "k32_handle", self._run_request
-        if self._events:
-            return "k32_event", self._run_event
-        return None
+                    return self._runs[export]
 
     def _run_event(self) -> None:
         with self._cond:
-            event = self._events.pop()
-            self._events_turn = False
+            event = self._backlog.pop_event()
         self._call("k32_event", event=event)
 
     def _run_tick(self) -> None:
         self._call("k32_tick")
         with self._cond:
-            self._ticks.ticked(time.monotonic())
+            self._backlog.ticks.ticked(time.monotonic())
 
     def _run_request(self) -> None:
         with self._cond:
-            waiting = self._requests.popleft() if self._requests else None
-            self._events_turn = True
+            waiting = self._backlog.pop_request()
         if waiting is None:
             self._calls_end()
             return
@@ -432,8 +413,7 @@ class PodThread:
                 self._enter_freeze()
 
     def _reject_waiting(self, why: str) -> None:
-        waiting, self._requests = self._requests, deque()
-        for request in waiting:
+        for request in self._backlog.pop_requests():
             self._settle(request.done, NotDelivered(why))
 
     def _settle(self, future: "asyncio.Future[Any]", outcome: object) -> None:

@@ -11,6 +11,7 @@ from kube32.kubelet.container import Container
 from kube32.kubelet.freezer import MOVE
 from kube32.kubelet.node_services import NodeServices
 from kube32.kubelet.pod_context import PodContext
+from kube32.kubelet.pod_status import gates_of
 from kube32.kubelet.pod_thread import PodThread
 from kube32.kubelet.values import Obj, annotation, metadata, seconds_since, spec, status
 from kube32.wasm import HttpCall
@@ -40,6 +41,8 @@ class PodWorker:
         self._initializing: asyncio.Task[None] | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_s: int | None = None
+        self._started = False
 
     # --- what it is ---
 
@@ -114,6 +117,7 @@ class PodWorker:
             return
         else:
             self.context.report_soon()
+            self._started = True
             self._watch_deadline()
             if self._must_initialize():
                 for container in self.containers:
@@ -146,15 +150,21 @@ class PodWorker:
     # --- activeDeadlineSeconds ---
 
     def _watch_deadline(self) -> None:
+        """Also when the pod is changed: a deadline may be set late, or made shorter."""
         seconds = spec(self.pod).get("activeDeadlineSeconds")
-        if seconds is None or self._deadline is not None:
+        if not self._started or seconds == self._deadline_s or self._stopping is not None:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline_s = seconds
+        if seconds is None:
             return
         begun = seconds_since(str(status(self.pod).get("startTime") or "")) or 0.0
         left = max(float(seconds) - begun, 0.0)
         self._deadline = asyncio.get_running_loop().call_later(left, self._on_deadline)
 
     def _on_deadline(self) -> None:
-        if self._stopping is None and not self.terminal:
+        if self._stopping is None and self._expiring is None and not self.terminal:
             self._expiring = asyncio.create_task(self._expire())
 
     async def _expire(self) -> None:
@@ -173,6 +183,9 @@ class PodWorker:
         before = self.pod
         self.context.observe(pod)
         self.topics = self._topics()
+        self._watch_deadline()
+        if gates_of(pod) and status(before).get("conditions") != status(pod).get("conditions"):
+            self.context.changed()
         changed = _start_facts(before) != _start_facts(pod)
         for container in self.everything:
             if changed:
@@ -267,10 +280,14 @@ class PodWorker:
         return self._serving().submit(call)
 
     def _serving(self) -> PodThread:
-        threads = [c.thread for c in self.containers if c.thread is not None]
-        if self._stopping is not None or not threads:
+        """The first container that has k32_handle; one that has not run yet may have it."""
+        if self._stopping is not None:
             raise NotDelivered("not_running")
-        return next((t for t in threads if t.settings.takes_requests), threads[0])
+        found = next((c for c in self.containers if c.takes_requests is not False), None)
+        thread = self.containers[0].thread if found is None else found.thread
+        if thread is None:
+            raise NotDelivered("not_running")
+        return thread
 
     def deliver(self, event: HeldEvent) -> bool:
         """Gives an event to the containers; True when one took it."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from kube32.client.api import ApiClient
-from kube32.contract import NAMES, text
-from kube32.kubelet.config import ConfigError, ConfigSource, field_value, resource_value
+from kube32.contract import LIMITS, NAMES, text
+from kube32.kubelet.config import ConfigError, ConfigSource
+from kube32.kubelet.downward import NodeFacts, field_value, resource_value
 from kube32.kubelet.values import Obj, key_of, spec, uid_of
 from kube32.wasm import Mount
 
@@ -20,6 +21,9 @@ _DIRECTORY_MODE = 0o700
 _FILE_MODE = 0o600
 Files = dict[PurePosixPath, bytes]
 KINDS = ("configMap", "secret", "downwardAPI", "projected")
+# As the kubelet renews tokens: after this part of their life, and after a day at the latest.
+_TOKEN_LIFE_USED = 0.8
+_TOKEN_LIFE_MOST_S = 24 * 3600
 
 
 @dataclass(slots=True)
@@ -33,6 +37,14 @@ class Projected:
     number: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A ServiceAccount's token, and when to ask for another one, on the loop's clock."""
+
+    value: bytes
+    renew_at: float
+
+
 def inside(volume: object, path: str) -> PurePosixPath:
     """`path` as a path below a volume; ConfigError when it would leave it."""
     found = PurePosixPath(path)
@@ -42,11 +54,12 @@ def inside(volume: object, path: str) -> PurePosixPath:
 
 
 class Projections:
-    """Reads what the volumes of one pod are to hold. `node_ip` is what downwardAPI says of the node."""
+    """Reads what the volumes of one run of a container are to hold."""
 
-    def __init__(self, client: ApiClient, node_ip: str) -> None:
+    def __init__(self, client: ApiClient, node: NodeFacts) -> None:
         self._client = client
-        self._node_ip = node_ip
+        self._node = node
+        self._tokens: dict[tuple[str, int], _Token] = {}
 
     async def files(self, pod: Obj, volume: Obj, source: ConfigSource) -> Files:
         """Paths below the volume and their contents; ConfigError names what is missing."""
@@ -69,7 +82,8 @@ class Projections:
 
     async def _keys(self, volume: Obj, wanted: Obj, kind: str, name: str, source: ConfigSource) -> Files:
         optional = bool(wanted.get("optional"))
-        keys = await source.keys(kind, name, optional)
+        held = await source.keys(kind, name, optional)
+        keys = held.data | held.binary
         found: Files = {}
         for item in wanted.get("items") or [{"key": k, "path": k} for k in keys]:
             key, path = str(item.get("key", "")), str(item.get("path", ""))
@@ -84,9 +98,9 @@ class Projections:
         for item in wanted.get("items") or []:
             path = inside(volume["name"], str(item.get("path", "")))
             if ref := item.get("fieldRef"):
-                found[path] = field_value(pod, str(ref.get("fieldPath", "")), self._node_ip).encode()
+                found[path] = field_value(pod, str(ref.get("fieldPath", "")), self._node).encode()
             elif ref := item.get("resourceFieldRef"):
-                found[path] = resource_value(pod, ref, None).encode()
+                found[path] = resource_value(pod, ref, None, self._node).encode()
         return found
 
     async def _projected(self, volume: Obj, wanted: Obj, source: ConfigSource, pod: Obj) -> Files:
@@ -99,17 +113,28 @@ class Projections:
         return found
 
     async def _token(self, pod: Obj, wanted: Obj) -> bytes:
-        """A token of the pod's ServiceAccount that is void when the pod is gone."""
+        """A token of the pod's ServiceAccount, void when the pod is gone; another one after 80 % of its life."""
+        audience = str(wanted.get("audience") or "")
+        seconds = int(wanted.get("expirationSeconds") or LIMITS.token_seconds)
+        now = asyncio.get_running_loop().time()
+        known = self._tokens.get((audience, seconds))
+        if known is not None and now < known.renew_at:
+            return known.value
+        value = await self._new_token(pod, audience, seconds)
+        life_s = min(seconds * _TOKEN_LIFE_USED, _TOKEN_LIFE_MOST_S)
+        self._tokens[audience, seconds] = _Token(value, now + life_s)
+        return value
+
+    async def _new_token(self, pod: Obj, audience: str, seconds: int) -> bytes:
         namespace, name = key_of(pod)
         account = str(spec(pod).get("serviceAccountName") or NAMES.service_account)
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid_of(pod)}
         asked: Obj = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {
-                "audiences": [wanted["audience"]] if wanted.get("audience") else [],
-                "expirationSeconds": int(wanted.get("expirationSeconds") or 3600),
-                "boundObjectRef": bound,
+                "audiences": [audience] if audience else [],
+                "expirationSeconds": seconds,
+                "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid_of(pod)},
             },
         }
         made = await self._client.create(

@@ -1,12 +1,23 @@
-"""What waits for a container's thread: events, with those held while frozen, and ticks. Guarded by its
-user.
+"""What waits for a container's thread: requests, events, with those held while frozen, and ticks. Guarded by
+its user.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kube32.contract import Limits
 from kube32.formats.k32s import HeldEvent
+from kube32.wasm import HttpCall
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """A request in the queue and the future that its server waits for."""
+
+    call: HttpCall
+    done: "asyncio.Future[HttpCall]"
 
 
 class EventQueue:
@@ -90,3 +101,50 @@ class Ticks:
         if self._next is not None:
             behind = max(0.0, now - self._next)
             self._next += self._interval_s * (1 + int(behind / self._interval_s))
+
+
+class Backlog:
+    """All that waits, and which call is next: held events first, then ticks, then requests and events in turn."""
+
+    def __init__(self, held: Iterable[HeldEvent], tick_ms: int | None, limits: Limits) -> None:
+        self.events = EventQueue(held, limits)
+        self.ticks = Ticks(tick_ms)
+        self._limits = limits
+        self._requests: deque[Waiting] = deque()
+        self._events_turn = False
+
+    @property
+    def full(self) -> bool:
+        """Whether as many requests wait as may."""
+        return len(self._requests) >= self._limits.pod_request_queue
+
+    def add_request(self, request: Waiting) -> None:
+        """A request, behind the others."""
+        self._requests.append(request)
+
+    def pick(self, now: float) -> str | None:
+        """The export to call next, None when nothing is to be done."""
+        while self._requests and self._requests[0].done.cancelled():
+            self._requests.popleft()
+        if self.events.come_first:
+            return "k32_event"
+        if self.ticks.due(now):
+            return "k32_tick"
+        if self._requests and not (self.events and self._events_turn):
+            return "k32_handle"
+        return "k32_event" if self.events else None
+
+    def pop_event(self) -> HeldEvent:
+        """The event of a call that was picked; a request goes before the next one."""
+        self._events_turn = False
+        return self.events.pop()
+
+    def pop_request(self) -> Waiting | None:
+        """The request of a call that was picked; an event goes before the next one."""
+        self._events_turn = True
+        return self._requests.popleft() if self._requests else None
+
+    def pop_requests(self) -> "deque[Waiting]":
+        """All requests, which are not to be answered by the pod."""
+        waiting, self._requests = self._requests, deque()
+        return waiting

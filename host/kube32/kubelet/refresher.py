@@ -1,7 +1,7 @@
 """Renews the configMap, secret, downwardAPI and projected volumes of a running container.
 
 Every `volume_refresh_ms` (jittered) it looks whether a volume would come out differently. What cannot be read now
-stays as it is. Mounts with a subPath are not renewed, as in Kubernetes.
+stays as it is, and what is immutable is read once. Mounts with a subPath are not renewed, as in Kubernetes.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import shutil
 
 from kube32.client.api import ApiError
 from kube32.contract import Limits
-from kube32.kubelet.config import ConfigError, ConfigSource
+from kube32.kubelet.config import ConfigError, ConfigSource, Keys
 from kube32.kubelet.pod_context import PodContext
 from kube32.kubelet.projections import Projected, Projections, write
 
@@ -22,11 +22,17 @@ class Refresher:
     """Renews what one run of a container has mounted, until `stop`."""
 
     def __init__(
-        self, context: PodContext, projections: Projections, mounted: list[Projected], limits: Limits
+        self,
+        context: PodContext,
+        projections: Projections,
+        mounted: list[Projected],
+        limits: Limits,
+        fixed: dict[tuple[str, str], Keys],
     ) -> None:
         self._context = context
         self._projections = projections
         self._mounted = mounted
+        self._fixed = fixed
         self._period_s = limits.volume_refresh_ms / 1000
         self._task: asyncio.Task[None] | None = None
 
@@ -44,7 +50,7 @@ class Refresher:
         while True:
             await asyncio.sleep(self._period_s * random.uniform(0.8, 1.2))
             # One source for the round: volumes of the same Secret read it once.
-            source = ConfigSource(self._context.node.client, self._context.key[0])
+            source = ConfigSource(self._context.node.client, self._context.key[0], self._fixed)
             for projected in self._mounted:
                 try:
                     await self._renew(projected, source)
@@ -52,6 +58,7 @@ class Refresher:
                     _LOG.info(
                         "volume %s of pod %s/%s: %s", projected.volume["name"], *self._context.key, error
                     )
+            self._fixed = source.fixed
 
     async def _renew(self, projected: Projected, source: ConfigSource) -> None:
         files = await self._projections.files(self._context.pod, projected.volume, source)

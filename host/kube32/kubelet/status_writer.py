@@ -13,21 +13,32 @@ from kube32.kubelet.values import Obj, key_of, uid_of
 _LOG = logging.getLogger(__name__)
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 5.0
+CONFLICT = 409
 # The pod is gone, bound elsewhere, or another one of the same name: its status is no longer this kubelet's.
-_NOT_OURS = frozenset({403, 404, 409, 422})
+_NOT_OURS = frozenset({403, 404, CONFLICT, 422})
 
 
 class StatusWriter:
-    """`build` gives the status to report now; `observe` is told the object that a write brought back."""
+    """`build` gives the status to report now; `observe` is told the object that a write brought back.
+
+    `version` gives the resourceVersion that `build` was made of, when others write conditions that it must not
+    undo, else "".
+    """
 
     def __init__(
-        self, client: ApiClient, pod: Obj, build: Callable[[], Obj], observe: Callable[[Obj], None]
+        self,
+        client: ApiClient,
+        pod: Obj,
+        build: Callable[[], Obj],
+        observe: Callable[[Obj], None],
+        version: Callable[[], str] = lambda: "",
     ) -> None:
         self._client = client
         self._namespace, self._name = key_of(pod)
         self._uid = uid_of(pod)
         self._build = build
         self._observe = observe
+        self._version = version
         self._task: asyncio.Task[None] | None = None
         self._changed = False
         self._closed = False
@@ -74,13 +85,16 @@ class StatusWriter:
         status = self._build()
         if status == self._sent:
             return True
-        patch = {"metadata": {"uid": self._uid}, "status": status}
+        version = self._version()
+        precondition = {"uid": self._uid} | ({"resourceVersion": version} if version else {})
+        patch = {"metadata": precondition, "status": status}
         # A write without an answer may have been made: what the server has is not known until the next one.
         self._sent, before = None, self._sent
         try:
             pod = await self._client.patch("Pod", self._name, patch, self._namespace, subresource="status")
         except ApiError as error:
-            if error.code not in _NOT_OURS:
+            conflict = bool(version) and error.code == CONFLICT
+            if error.code not in _NOT_OURS or (conflict and await self._reread()):
                 return False
             _LOG.info("status of pod %s/%s: %s", self._namespace, self._name, error)
             self._sent = before
@@ -91,3 +105,12 @@ class StatusWriter:
         self._sent = status
         self._observe(pod)
         return True
+
+    async def _reread(self) -> bool:
+        """Somebody changed the pod meanwhile: takes what it is now. False when it is another one, or gone."""
+        try:
+            pod = await self._client.get("Pod", self._name, self._namespace)
+        except (ApiError, OSError):
+            return False
+        self._observe(pod)
+        return uid_of(pod) == self._uid

@@ -3,18 +3,28 @@ node's storage.
 """
 
 import asyncio
+import secrets
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path, PurePosixPath
 
+from kube32.client.api import ApiError
 from kube32.contract import NAMES, Limits, text
-from kube32.kubelet.config import ConfigError, ConfigSource
+from kube32.kubelet.config import ConfigError, ConfigSource, expand
 from kube32.kubelet.projections import KINDS, Projected, Projections, inside, write
 from kube32.kubelet.values import Obj, metadata, spec, uid_of, whole_quantity
 from kube32.wasm import Mount
 
 _DIRECTORY_MODE = 0o700
 _CLAIMS = "claims"
+
+
+class MountFailed(ConfigError):
+    """A volume cannot be made ready now: the container waits, and an event says why."""
+
+    def __init__(self, volume: str, cause: str) -> None:
+        super().__init__(cause)
+        self.volume = volume
 
 
 class Volumes:
@@ -31,10 +41,16 @@ class Volumes:
         return self._pods / PurePosixPath(uid).name
 
     async def mounts(
-        self, pod: Obj, container: Obj, source: ConfigSource, projections: Projections
+        self,
+        pod: Obj,
+        container: Obj,
+        source: ConfigSource,
+        projections: Projections,
+        environment: dict[str, str],
     ) -> tuple[list[Mount], list[Projected]]:
-        """The container's mounts, their volumes filled, and those that can change; ConfigError names what is
-        missing.
+        """The container's mounts, their volumes filled, and those that can change.
+
+        MountFailed names the volume that is not to be had, ConfigError what is wrong with the mount.
         """
         volumes = {str(v.get("name", "")): v for v in spec(pod).get("volumes") or []}
         mounts, changing = [], []
@@ -42,14 +58,27 @@ class Volumes:
             name, path = str(mount.get("name", "")), str(mount.get("mountPath", ""))
             if name not in volumes:
                 raise ConfigError(text("statuses", "volume_missing", mount=path, volume=name))
-            volume = volumes[name]
-            if any(volume.get(k) is not None for k in KINDS):
-                made, projected = await self._project(pod, container, volume, mount, source, projections)
-                mounts.append(made)
-                changing += projected
-            else:
-                mounts.append(await self._mount(pod, volume, mount, source))
+            volume, placed = volumes[name], _with_sub_path(mount, environment)
+            try:
+                if any(volume.get(k) is not None for k in KINDS):
+                    made, projected = await self._project(pod, container, volume, placed, source, projections)
+                    mounts.append(made)
+                    changing += projected
+                else:
+                    mounts.append(await self._mount(pod, volume, placed, source))
+            except (ConfigError, ApiError, OSError) as error:
+                cause = error.message if isinstance(error, ApiError) else str(error)
+                raise MountFailed(name, cause or type(error).__name__) from error
         return mounts, changing
+
+    def last_words(self, pod: Obj, container: Obj) -> Mount | None:
+        """The file terminationMessagePath, another one for each run; it is not there until the pod writes it."""
+        path = container.get("terminationMessagePath")
+        if not path:
+            return None
+        name = PurePosixPath(f"last-words-{container.get('name', '')}-{secrets.token_hex(4)}").name
+        file = self.directory(uid_of(pod)) / name
+        return Mount(str(path), file, False, self._limits.pod_last_words_bytes)
 
     async def _project(
         self,
@@ -146,3 +175,14 @@ class Volumes:
         if self._storage is None:
             raise ConfigError(text("statuses", "volume_storage", volume=volume["name"], node=self._node))
         return self._storage
+
+
+def _with_sub_path(mount: Obj, environment: dict[str, str]) -> Obj:
+    """The mount with its subPathExpr filled in from the container's environment."""
+    wanted = mount.get("subPathExpr")
+    if not wanted:
+        return mount
+    found = expand(str(wanted), environment)
+    if "$(" in found:
+        raise ConfigError(text("statuses", "sub_path_variable", path=wanted))
+    return {**mount, "subPath": found}

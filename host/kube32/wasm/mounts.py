@@ -109,8 +109,12 @@ class Room:
         self._files -= 1
         self._bytes -= size
 
-    def _count(self, directory: Path) -> None:
-        for _, _, names, fd in os.fwalk(directory):
+    def _count(self, source: Path) -> None:
+        if not source.is_dir():  # a single file, there or not yet
+            if source.is_file():
+                self._files, self._bytes = 1, source.stat().st_size
+            return
+        for _, _, names, fd in os.fwalk(source):
             for name in names:
                 found = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 if stat.S_ISREG(found.st_mode):

@@ -123,6 +123,7 @@ class Cluster(Transport):
         self.data: dict[tuple[str, str], bytes] = {}
         self.published: list[tuple[str, str, bytes, str]] = []
         self.requests: list[tuple[str, str]] = []
+        self.tokens = 0
         self.cut = False
         self.cut_leases = False
         self.on_publish: Callable[[str, str, bytes, str], int] = lambda *_: 0
@@ -222,6 +223,9 @@ class Cluster(Transport):
             self.published.append((namespace, parts[1], body or b"", query.get("pod", "")))
             taken = self.on_publish(namespace, parts[1], body or b"", query.get("pod", ""))
             return self._json(201, {"delivered": taken})
+        if parts[0] == "serviceaccounts":
+            self.tokens += 1
+            return self._json(201, {"status": {"token": f"token-{self.tokens}"}})
         return self._object(method, _PLURALS[parts[0]], namespace, parts[1:], query, body)
 
     def _object(

@@ -34,6 +34,23 @@ READS_FILE = """
       (drop (call $close (local.get 0)))))))
 """
 
+# Opens the file at its first request and reads it again, from the beginning, at each.
+KEEPS_OPEN = """
+(module
+  (import "env" "k32_fs_open" (func $open (param i32 i32 i32) (result i32)))
+  (import "env" "k32_fs_read" (func $read (param i32 i32 i32) (result i32)))
+  (import "env" "k32_fs_seek" (func $seek (param i32 i32 i32) (result i32)))
+  (import "env" "k32_resp_write" (func $write (param i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "/v/note")
+  (global $file (mut i32) (i32.const 0))
+  (func (export "k32_handle")
+    (if (i32.eqz (global.get $file)) (then
+      (global.set $file (call $open (i32.const 0) (i32.const 7) (i32.const 1)))))
+    (drop (call $seek (global.get $file) (i32.const 0) (i32.const 0)))
+    (drop (call $write (i32.const 512) (call $read (global.get $file) (i32.const 512) (i32.const 512))))))
+"""
+
 
 @pytest.fixture
 def limits() -> Limits:
@@ -157,23 +174,29 @@ async def test_config_map_and_secret_volumes_are_files(bench: Any, tools: Any) -
         ({"csi": {"driver": "kube32.io/sd"}}, 'volume "v" needs node storage, and node one has none'),
     ],
 )
-async def test_a_volume_that_the_node_cannot_give_is_a_waiting_reason(
-    bench: Any, volume: dict[str, Any], message: str
+async def test_a_volume_that_the_node_cannot_give_is_told_as_a_failed_mount(
+    bench: Any, tools: Any, volume: dict[str, Any], message: str
 ) -> None:
     await bench.node()
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     bench.pod("files", READS_FILE, container=mounts, spec={"volumes": [{"name": "v", **volume}]})
-    assert (await bench.until_waiting("files", "CreateContainerConfigError"))["message"] == message
+    await tools.until(lambda: bench.cluster.events("FailedMount"))
+    words = bench.cluster.events("FailedMount")[0]["message"]
+    assert words == f'MountVolume.SetUp failed for volume "v" : {message}'
+    assert (await bench.until_waiting("files", "ContainerCreating"))["message"] == message
 
 
 @pytest.mark.parametrize("path", ["../../etc/x", "/etc/x", "a/../../x"])
-async def test_a_volume_item_never_leaves_its_volume(bench: Any, tmp_path: Path, path: str) -> None:
+async def test_a_volume_item_never_leaves_its_volume(
+    bench: Any, tools: Any, tmp_path: Path, path: str
+) -> None:
     await bench.node()
     config_map(bench, page="hello")
     volume = {"name": "v", "configMap": {"name": "conf", "items": [{"key": "page", "path": path}]}}
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     bench.pod("files", READS_FILE, container=mounts, spec={"volumes": [volume]})
-    waiting = await bench.until_waiting("files", "CreateContainerConfigError")
+    await tools.until(lambda: bench.cluster.events("FailedMount"))
+    waiting = await bench.until_waiting("files", "ContainerCreating")
     assert waiting["message"] == f'volume "v": "{path}" leaves the volume'
 
 
@@ -192,7 +215,8 @@ async def test_a_claim_on_node_storage_outlives_its_pod(bench: Any, tools: Any, 
     }
     bench.cluster.put("PersistentVolumeClaim", claim, "default")
     bench.pod("files", READS_FILE, container=mounts, spec={"volumes": [volume]})
-    waiting = await bench.until_waiting("files", "CreateContainerConfigError")
+    await tools.until(lambda: bench.cluster.events("FailedMount"))
+    waiting = await bench.until_waiting("files", "ContainerCreating")
     assert waiting["message"] == 'persistentvolumeclaim "data" is not bound'
     claim["status"] = {"phase": "Bound"}
     bench.cluster.put("PersistentVolumeClaim", claim, "default")
@@ -232,6 +256,63 @@ async def test_files_of_a_config_map_are_renewed_in_a_running_pod(bench: Any, to
     assert (await node.get("/proxy/default/files/?/v/more")).body == b"1"
     pod = bench.cluster.pod("files")
     assert tools.status(pod)["restartCount"] == 0
+
+
+async def test_what_is_immutable_is_read_once_and_a_token_is_kept(bench: Any, tools: Any) -> None:
+    node = await bench.node()
+    fixed = {"metadata": {"name": "fixed"}, "data": {"note": "for ever"}, "immutable": True}
+    bench.cluster.put("ConfigMap", fixed, "default")
+    config_map(bench, "open", more="1")
+    sources = [
+        {"configMap": {"name": "fixed"}},
+        {"configMap": {"name": "open"}},
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+    ]
+    volume = {"name": "v", "projected": {"sources": sources}}
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    await bench.running("files", READS_FILE, container=mounts, spec={"volumes": [volume]})
+    requests = bench.cluster.requests
+    await tools.until(lambda: requests.count(("GET", "configmaps/open")) > 3)
+    assert requests.count(("GET", "configmaps/fixed")) == 1
+    assert (await node.get("/proxy/default/files/?/v/token")).body == b"token-1"
+    assert bench.cluster.tokens == 1
+
+
+async def test_a_file_that_is_open_keeps_its_content_while_the_volume_is_renewed(
+    bench: Any, tools: Any
+) -> None:
+    node = await bench.node()
+    config_map(bench, note="old")
+    volume = {"name": "v", "configMap": {"name": "conf"}}
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    await bench.running("files", KEEPS_OPEN, container=mounts, spec={"volumes": [volume]})
+    assert (await node.ask("files")).body == b"old"
+    config_map(bench, note="new")
+    directory = node.kubelet._services.volumes.directory(bench.cluster.pod("files")["metadata"]["uid"])
+    await tools.until(lambda: any(f.read_text() == "new" for f in directory.rglob("note")))
+    assert (await node.ask("files")).body == b"old"
+
+
+async def test_a_sub_path_is_made_of_the_environment_and_limits_of_the_node(bench: Any) -> None:
+    node = await bench.node()
+    config_map(bench, one="first")
+    limits = {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "1m"}}
+    env = [{"name": "KEY", "value": "one"}, {"name": "CPU", "valueFrom": limits}]
+    volume = {"name": "v", "configMap": {"name": "conf"}}
+    mount = {"name": "v", "mountPath": "/one", "subPathExpr": "$(KEY)"}
+    container = {"volumeMounts": [mount], "env": env}
+    await bench.running("files", READS_FILE, container=container, spec={"volumes": [volume]})
+    assert (await node.get("/proxy/default/files/?/one")).body == b"first"
+    await bench.running("env", READS_ENV, container={"env": env})
+    assert await env_of(node, "env", "CPU") == "2000"
+
+
+async def test_binary_data_is_files_and_no_variables(bench: Any) -> None:
+    node = await bench.node()
+    bench.cluster.put("ConfigMap", {"metadata": {"name": "bin"}, "binaryData": {"raw": "czNj"}}, "default")
+    container = {"envFrom": [{"configMapRef": {"name": "bin"}}]}
+    await bench.running("env", READS_ENV, container=container)
+    assert await env_of(node, "env", "raw") == ""
 
 
 LABELS = {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}

@@ -37,7 +37,7 @@ async def post(node: Any, topic: str, query: str = "", namespace: str = "default
 async def digits(bench: Any, tools: Any, node: Any, pod: str, wanted: int) -> None:
     """Waits until the pod has counted `wanted` events."""
     thread = node.kubelet.registry.worker("default", pod).containers[0].thread
-    await tools.until(lambda: not len(thread._events) and thread.running_call is None)
+    await tools.until(lambda: not len(thread._backlog.events) and thread.running_call is None)
     assert (await node.ask(pod)).body[1:2] == str(wanted).encode()
 
 

@@ -133,7 +133,7 @@ async def test_waiting_requests_get_their_503_at_the_freeze(bench: Any, tools: A
     await running_call(node, tools, "slow")
     waiting = [asyncio.create_task(node.ask("slow")) for _ in range(3)]
     thread = node.kubelet.registry.worker("default", "slow").containers[0].thread
-    await tools.until(lambda: len(thread._requests) == 3)
+    await tools.until(lambda: len(thread._backlog._requests) == 3)
     assert (await node.checkpoint("slow", "?leave=frozen")).status == 200
     assert (await first).status == 200
     for reply in await asyncio.gather(*waiting):

@@ -1,12 +1,15 @@
 """Images: embedded and named modules, pinned by digest, cached on disk, waited for when they are missing."""
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kube32.client.api import ApiClient
 from kube32.contract import LIMITS, Limits
+from kube32.kubelet.images import Images
 
 PIN = "kube32.io/wasm-sha256"
 OTHER = '(module (memory (export "memory") 1) (func (export "k32_tick")))'
@@ -153,3 +156,14 @@ async def test_a_start_function_that_never_ends_does_not_keep_other_pods_from_st
     for number in range(12):
         bench.pod(f"bad-{number}", endless)
     await bench.running("good")
+
+
+async def test_modules_that_no_pod_uses_leave_the_cache_when_it_is_full(
+    bench: Any, limits: Limits, engine: Any, tmp_path: Path
+) -> None:
+    images = Images(ApiClient(bench.cluster), engine, limits.replace(node_cached_modules=2), tmp_path)
+    for number in range(4):
+        images._store(f"{number:064x}", bytes(number + 1))
+        os.utime(tmp_path / f"{number:064x}.wasm", (number, number))
+    assert sorted(int(p.stem, 16) for p in tmp_path.glob("*.wasm")) == [2, 3]
+    assert [image["sizeBytes"] for image in await images.listed()] == [4, 3]

@@ -82,3 +82,51 @@ async def test_a_pod_past_its_deadline_fails(bench: Any, tools: Any) -> None:
         lambda: bench.cluster.pod("late")["status"]["containerStatuses"][0]["state"].get("terminated")
     )
     assert (await node.ask("late")).status == 503
+
+
+async def test_a_deadline_may_be_set_while_the_pod_runs(bench: Any) -> None:
+    await bench.node()
+    pod = await bench.running("late", spec={"activeDeadlineSeconds": 3600})
+    pod["spec"]["activeDeadlineSeconds"] = 1
+    bench.cluster.put("Pod", pod, "default")
+    assert (await bench.until_phase("late", "Failed"))["status"]["reason"] == "DeadlineExceeded"
+
+
+async def test_an_init_container_that_would_never_end_is_refused(bench: Any, tools: Any) -> None:
+    await bench.node()
+    module(bench, tools, "stays", '(module (memory (export "memory") 1) (func (export "k32_tick")))')
+    bench.pod("web", spec=init("stays"))
+
+    def refused() -> dict[str, Any]:
+        states = bench.cluster.pod("web")["status"].get("initContainerStatuses") or [{}]
+        found: dict[str, Any] = states[0].get("state", {}).get("waiting", {})
+        return found if found.get("reason") == "CreateContainerConfigError" else {}
+
+    assert "has no entry point" in (await tools.until(refused))["message"]
+
+
+async def test_a_request_waits_for_the_container_that_may_answer_it(bench: Any, tools: Any) -> None:
+    node = await bench.node()
+    module(bench, tools, "ticker", '(module (memory (export "memory") 1) (func (export "k32_tick")))')
+    beside, missing = {"name": "beside", "image": "wasm://ticker"}, {"name": "main", "image": "wasm://later"}
+    bench.pod("both", spec={"containers": [beside, missing]}, annotations={NAMES.ann_wasm_sha256: None})
+    await tools.until(lambda: tools.status(bench.cluster.pod("both")).get("ready"))
+    assert (await node.ask("both")).status == 503
+    bench.cluster.module("later", tools.wasm(tools.counter))
+    await bench.until_ready("both")
+    assert (await node.ask("both")).body == b"100"
+
+
+async def test_a_readiness_gate_is_a_condition_that_others_set(bench: Any, tools: Any) -> None:
+    await bench.node()
+    bench.pod("gated", spec={"readinessGates": [{"conditionType": "shop/open"}]})
+    await bench.until_phase("gated", "Running")
+    ready = tools.condition(bench.cluster.pod("gated"), "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "ReadinessGatesNotReady")
+    assert ready["message"] == 'corresponding condition of pod readiness gate "shop/open" does not exist.'
+    pod = bench.cluster.pod("gated")
+    assert tools.condition(pod, "ContainersReady")["status"] == "True"
+    pod["status"]["conditions"].append({"type": "shop/open", "status": "True"})
+    bench.cluster.put("Pod", pod, "default")
+    await bench.until_ready("gated")
+    assert tools.condition(bench.cluster.pod("gated"), "shop/open")["status"] == "True"

@@ -110,6 +110,18 @@ async def test_the_log_of_a_container_that_waits_says_why(bench: Any) -> None:
     assert reply.json["message"] == 'container "main" in pod "none" is waiting to start: InvalidImageName'
 
 
+async def test_the_log_of_a_run_before_the_node_restarted_is_gone(bench: Any) -> None:
+    await bench.node()
+    ends = '(module (memory (export "memory") 1) (func (export "main") (result i32) (i32.const 0)))'
+    bench.pod("job", ends, spec={"restartPolicy": "Never"})
+    await bench.until_phase("job", "Succeeded")
+    await bench.stop("one")
+    node = await bench.node()
+    reply = await node.get("/containerLogs/default/job/main")
+    assert reply.status == 400
+    assert reply.json["message"].startswith("unable to retrieve container logs for wasm://")
+
+
 @pytest.mark.parametrize(
     "query", ["tailLines=x", "tailLines=-1", "sinceSeconds=0", "sinceTime=never", "limitBytes=0"]
 )

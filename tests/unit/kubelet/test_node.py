@@ -7,6 +7,8 @@ import pytest
 from kube32.contract import LIMITS, Limits
 from kube32.kubelet.values import duration_ms, unix_ns, whole_quantity
 
+BUSY = '(module (memory (export "memory") 1) (func (export "main") (result i32) (loop (br 0)) (i32.const 0)))'
+
 
 @pytest.fixture
 def limits() -> Limits:
@@ -23,7 +25,7 @@ async def test_a_node_reports_what_a_kubelet_reports(bench: Any, tools: Any) -> 
     assert {"type": "InternalIP", "address": "127.0.0.1"} in status["addresses"]
     assert status["daemonEndpoints"]["kubeletEndpoint"]["Port"] == node.kubelet.port
     assert status["nodeInfo"]["kubeletVersion"].startswith("v")
-    assert status["nodeInfo"]["containerRuntimeVersion"].startswith("wasm://")
+    assert status["nodeInfo"]["containerRuntimeVersion"].startswith("wasmtime://")
     conditions = {c["type"]: c["status"] for c in status["conditions"]}
     assert conditions == {
         "Ready": "True",
@@ -36,6 +38,49 @@ async def test_a_node_reports_what_a_kubelet_reports(bench: Any, tools: Any) -> 
     assert float(meta["annotations"]["kube32.io/interp-mops"]) > 0
     assert meta["annotations"]["kube32.io/capabilities"] == "DISPLAY,SD"
     await tools.until(lambda: bench.cluster.events("Starting"))
+
+
+async def test_a_node_says_what_it_is_and_what_it_has_cached(bench: Any, tools: Any) -> None:
+    await bench.node()
+    info = bench.cluster.objects["Node"]["", "one"]["status"]["nodeInfo"]
+    assert all(value for field, value in info.items() if field != "kubeProxyVersion"), info
+    annotations = bench.cluster.objects["Node"]["", "one"]["metadata"]["annotations"]
+    assert "kube32.io/capabilities" not in annotations
+    bench.cluster.module("hello", tools.wasm(tools.counter))
+    bench.pod("echo", container={"image": "wasm://hello"}, annotations={"kube32.io/wasm-sha256": ""})
+    await bench.until_ready("echo")
+
+    def listed() -> Any:
+        return bench.cluster.objects["Node"]["", "one"]["status"]["images"]
+
+    (image,) = await tools.until(listed)
+    digest = bench.cluster.pod("echo")["metadata"]["annotations"]["kube32.io/wasm-sha256"]
+    assert image["names"] == [f"wasm-sha256:{digest}", "wasm://hello"]
+    assert image["sizeBytes"] == len(tools.wasm(tools.counter))
+
+
+async def test_capabilities_that_are_gone_are_taken_off_the_node(bench: Any) -> None:
+    old = {"name": "one", "annotations": {"kube32.io/capabilities": "DISPLAY"}}
+    bench.cluster.put("Node", {"metadata": old, "spec": {}, "status": {}})
+    await bench.node()
+    assert "kube32.io/capabilities" not in bench.cluster.objects["Node"]["", "one"]["metadata"]["annotations"]
+
+
+async def test_a_pod_in_a_long_call_is_seen_to_use_the_processor(bench: Any, tools: Any) -> None:
+    node = await bench.node()
+    bench.pod("busy", BUSY)
+    await bench.until_phase("busy", "Running")
+
+    async def used() -> int:
+        (pod,) = (await node.get("/stats")).json["pods"]
+        return int(pod["containers"][0]["cpuNanos"])
+
+    before = await used()
+    for _ in range(200):
+        if await used() > before + 20_000_000:
+            break
+        await tools.pause(0.02)
+    assert await used() > before + 20_000_000
 
 
 async def test_an_unchanged_status_is_not_sent_again(bench: Any, tools: Any) -> None:
