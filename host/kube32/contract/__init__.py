@@ -1,6 +1,7 @@
 """The contract: every number, name, text and layout that board and simulator share, from the YAML here."""
 
 from kube32.contract.abi import ABI, AbiExport, AbiFunction
+from kube32.contract.k32l import K32L
 from kube32.contract.k32s import K32S
 from kube32.contract.limits import LIMITS, PROFILES, Limits, limits_for
 from kube32.contract.messages import EVENTS, EventText, text
@@ -25,6 +26,7 @@ __all__ = [
     "ABI",
     "COMPUTED",
     "EVENTS",
+    "K32L",
     "K32S",
     "LIMITS",
     "METRICS",

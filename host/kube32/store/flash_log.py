@@ -1,0 +1,402 @@
+"""FlashLog: a ring of flash sectors that keeps the newest record of each key (specification, "Persistence
+journal"; format: docs/formats.md, "K32L").
+
+A commit appends records on pages of their own and syncs once. The oldest sectors are reclaimed by appending
+what lives in them again, a little with each commit. A sector is erased only when a durable record has said
+that the tail is past it. Not thread-safe: the journal calls it from one place at a time.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kube32.contract import K32L
+from kube32.formats.k32l import (
+    HEADER_BYTES,
+    RECORD_BYTES,
+    Geometry,
+    Placement,
+    Record,
+    RecordType,
+    mark_value,
+    stored_bytes,
+)
+from kube32.formats.k32l.records import record_header
+from kube32.store.flash import Flash, FlashError
+from kube32.store.recovery import LogUnreadable, Report, Write, margin_of, moving_sectors, recover
+
+__all__ = ["FlashLog", "LogFull", "LogUnreadable", "Report", "Write"]
+
+_MOST_BATCH_BYTES = 131072
+Rescue = Callable[[bytes], Write | None]
+
+
+class LogFull(Exception):
+    """Live records would not fit any more; nothing was written."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A commit being laid out: its placement and what becomes true when it is durable."""
+
+    placement: Placement
+    tail: int
+    moved: list[Record] = field(default_factory=list)
+    marks: list[tuple[Record, int]] = field(default_factory=list)
+    lost: list[Record] = field(default_factory=list)
+    written: frozenset[bytes] = frozenset()
+    copied: int = 0
+
+
+class FlashLog:
+    """The log on `flash`; made by `open`.
+
+    `reserved` is the first revision not usable without a further mark. `opened` counts sectors since `open`,
+    `programmed_bytes` what went to the flash, `accepted_bytes` the keys and values that commits brought.
+    """
+
+    def __init__(self, flash: Flash, live_bytes: int, record_bytes: int, rescue: Rescue | None) -> None:
+        self.flash = flash
+        self.geometry = flash.geometry
+        self.record_bytes = record_bytes
+        geometry = flash.geometry
+        self._batch_bytes = max(record_bytes, min(_MOST_BATCH_BYTES, geometry.sectors // 16 * geometry.room))
+        self.capacity = _capacity(geometry, record_bytes, self._batch_bytes)
+        if live_bytes > self.capacity:
+            raise ValueError(f"{live_bytes} live bytes do not fit: at most {self.capacity}")
+        self.capacity = live_bytes
+        self.rescue = rescue
+        self.report = Report()
+        self.failed: FlashError | None = None
+        self.next_revision = 1
+        self.reserved = 1
+        self.live_bytes = 0
+        self.programmed_bytes = 0
+        self.accepted_bytes = 0
+        self.opened = 0
+        self.head = -1
+        self._recovered: list[Write] = []
+        self._index: dict[bytes, Record] = {}
+        self._spans: Counter[int] = Counter()
+        self._begun: dict[int, list[Record]] = {}
+        self._mark: Record | None = None
+        self._tail = 0
+        self._stated_tail = 0
+        self._at = 0
+
+    @classmethod
+    def open(
+        cls,
+        flash: Flash,
+        *,
+        live_bytes: int,
+        record_bytes: int,
+        revision_block: int,
+        rescue: Rescue | None = None,
+    ) -> "FlashLog":
+        """Recovers what is on the flash and makes it ready for commits. LogUnreadable, FlashError, ValueError.
+
+        `live_bytes`: how much may live, in stored bytes; `record_bytes`: the largest record, stored.
+        `rescue` gives the newest state of a key whose record turns out to be damaged while it is moved.
+        """
+        log = cls(flash, live_bytes, record_bytes, rescue)
+        found = recover(flash, revision_block)
+        size = flash.geometry.sector_bytes
+        log.report = found.report
+        log.next_revision, log.reserved = found.next_revision, found.reserved
+        log.programmed_bytes = found.programmed
+        log._recovered = found.objects
+        log._index, log._mark = found.live, found.mark
+        for record in found.live.values():
+            log._count(record, 1)
+        log.head, log._tail, log._stated_tail = found.head, found.tail, found.tail
+        # Never in the fence's own sector: what reads as erased there may not be.
+        log._at = (found.head + 1) * size
+        for record in (*found.live.values(), found.mark):
+            log._begun.setdefault(record.address // size, []).append(record)
+        return log
+
+    def take_recovered(self) -> list[Write]:
+        """The live objects that `open` found; the second time, nothing."""
+        found, self._recovered = self._recovered, []
+        return found
+
+    @property
+    def live_keys(self) -> int:
+        """Objects that are there."""
+        return len(self._index)
+
+    @property
+    def sectors(self) -> int:
+        """Sectors of the ring."""
+        return self.geometry.sectors
+
+    @property
+    def sectors_used(self) -> int:
+        """Sectors from the tail to the head."""
+        return self.head - self._tail + 1
+
+    def live_size(self, key: bytes) -> int:
+        """Stored bytes of a key's record; 0 when there is none."""
+        record = self._index.get(key)
+        return 0 if record is None else record.stored_bytes
+
+    def sizes(self) -> Iterable[tuple[bytes, int]]:
+        """Every live key with its stored bytes."""
+        return ((key, record.stored_bytes) for key, record in self._index.items())
+
+    def commit(self, writes: Sequence[Write], reserve: int | None = None) -> None:
+        """Makes writes durable, and a new `reserved` if one is given. After it returns nothing can take them.
+
+        LogFull and ValueError before anything is written; FlashError: what was not durable may be there or
+        not, and the log takes nothing more.
+        """
+        if self.failed is not None:
+            raise self.failed
+        self._check(writes)
+        try:
+            mark = reserve if reserve is not None and reserve > self.reserved else None
+            parts = list(_parts(writes, self._batch_bytes)) or ([()] if mark else [])
+            for number, part in enumerate(parts, 1):
+                self._append(part, mark if number == len(parts) else None)
+        except FlashError as error:
+            self.failed = error
+            raise
+
+    def _check(self, writes: Sequence[Write]) -> None:
+        """Refuses what is too large, one record or all together."""
+        sizes: dict[bytes, int] = {}
+        for write in writes:
+            size = stored_bytes(len(write.key), len(write.value or b""))
+            if size > self.record_bytes or len(write.key) > 0xFFFF:
+                raise ValueError(f"a record of {size} bytes, at most {self.record_bytes}")
+            sizes[write.key] = 0 if write.value is None else size
+        grown = sum(size - self.live_size(key) for key, size in sizes.items())
+        if grown > 0 and self.live_bytes + grown > self.capacity:
+            raise LogFull(f"{self.live_bytes + grown} bytes would live, {self.capacity} can")
+
+    # --- appending ---
+
+    def _append(self, writes: Sequence[Write], reserve: int | None) -> None:
+        """One commit; before it as many that only reclaim as are needed to make room."""
+        for _ in range(4 * self.sectors):
+            for pace in (True, False):
+                batch = self._batch(writes, reserve, pace=pace)
+                if self._fits(batch):
+                    self._write(batch, writes)
+                    return
+            self._make_room()
+        raise LogFull("no sector could be reclaimed")
+
+    def _make_room(self) -> None:
+        """A commit that reclaims of the oldest sector what fits, or only states the tail."""
+        batch = self._new_batch()
+        while self._has_dead_sector(batch):
+            batch.tail += 1
+        if batch.tail < self.head:
+            for record in filter(self._counts, self._begun.get(batch.tail, ())):
+                if not self._reclaim(batch, record, checked=True):
+                    break
+            else:
+                batch.tail += 1
+        if not batch.moved and not batch.marks:
+            self._place_mark(batch, self.reserved)
+            if not self._recoverable(batch):
+                raise LogFull("no sector is left to reclaim with")
+        self._write(batch, ())
+
+    def _has_dead_sector(self, batch: _Batch) -> bool:
+        """Whether the tail's next sector can go for nothing."""
+        return batch.tail < self.head and not any(map(self._counts, self._begun.get(batch.tail, ())))
+
+    def _batch(self, writes: Sequence[Write], reserve: int | None, *, pace: bool) -> _Batch:
+        """The layout of a commit, with some reclaiming if `pace`."""
+        batch = self._new_batch()
+        batch.written = frozenset(w.key for w in writes)
+        if pace:
+            self._reclaim_some(batch, sum(len(w.key) + len(w.value or b"") for w in writes))
+        for write in writes:
+            kind = RecordType.DELETE if write.value is None else RecordType.PUT
+            self._place(batch, kind, write.key, write.value or b"", write.revision)
+        if reserve is not None:
+            self._place_mark(batch, reserve)
+        return batch
+
+    def _new_batch(self) -> _Batch:
+        return _Batch(Placement(self.geometry, self._at), self._tail)
+
+    def _place(self, batch: _Batch, kind: RecordType, key: bytes, value: bytes, revision: int) -> Record:
+        flags = 0 if batch.moved or batch.marks else K32L.begins
+        run = batch.placement.sequence - self._tail
+        record = Record(kind, flags, key, len(value), revision, run, 0, 0)
+        batch.placement.add(record, value)
+        if kind != RecordType.MARK:
+            batch.moved.append(record)
+        return record
+
+    def _place_mark(self, batch: _Batch, revision: int) -> None:
+        value = mark_value(revision, None, self.geometry)
+        batch.marks.append((self._place(batch, RecordType.MARK, b"", value, self.next_revision), revision))
+
+    @property
+    def _erasable(self) -> int:
+        """Sectors that may be opened: those behind the tail as it is durably stated."""
+        return self._stated_tail + self.sectors - 1 - self.head
+
+    def _recoverable(self, batch: _Batch, further: int = 0) -> bool:
+        """Whether room is left behind the commit (and a record of `further` bytes in it) for a recovery that
+        has to write it all again.
+        """
+        touched, opened = batch.placement.extent(further)
+        return opened + touched + 1 <= self._erasable
+
+    def _fits(self, batch: _Batch) -> bool:
+        """Whether also the largest record can still be moved afterwards, by a commit that is recoverable."""
+        spans = [_span(record.stored_bytes, self.geometry) for record in batch.moved]
+        largest = max([*spans, *self._spans], default=1)
+        return (
+            self._recoverable(batch)
+            and batch.placement.extent()[1] + moving_sectors(largest) + margin_of(self.geometry)
+            <= self._erasable
+        )
+
+    # --- reclaiming ---
+
+    def _reclaim_some(self, batch: _Batch, write_bytes: int) -> None:
+        """Moves the tail on when free sectors are few: at the pace of the writes, faster the fewer there are."""
+        largest = max(self._spans, default=1)
+        target = max(self.sectors * 3 // 20, moving_sectors(largest) + margin_of(self.geometry) + 2)
+        free = self._tail + self.sectors - 1 - self.head
+        budget = write_bytes * (2 if free > target // 2 else 4)
+        while batch.tail < self.head and batch.tail + self.sectors - 1 - self.head < target:
+            if batch.copied >= budget and not self._has_dead_sector(batch):
+                return
+            self._reclaim_sector(batch)
+            budget = max(budget, 1)
+
+    def _reclaim_sector(self, batch: _Batch) -> None:
+        """Places what lives in the oldest sector again."""
+        if batch.tail >= self.head:
+            return
+        for record in filter(self._counts, self._begun.get(batch.tail, ())):
+            if record.key not in batch.written:
+                self._reclaim(batch, record)
+        batch.tail += 1
+
+    def _reclaim(self, batch: _Batch, record: Record, *, checked: bool = False) -> bool:
+        """Places a record again; if `checked`, only where the commit stays recoverable: else False."""
+        if record is self._mark:
+            write = Write(b"", mark_value(self.reserved, None, self.geometry), self.next_revision)
+        else:
+            found = self._read(record) or (self.rescue(record.key) if self.rescue is not None else None)
+            if found is None or found.value is None:
+                batch.lost.append(record)
+                return True
+            write = found
+        assert write.value is not None
+        size = stored_bytes(len(write.key), len(write.value))
+        if checked and not self._recoverable(batch, size):
+            return False
+        if record is self._mark:
+            self._place_mark(batch, self.reserved)
+        else:
+            self._place(batch, RecordType.PUT, write.key, write.value, write.revision)
+            batch.copied += size
+        return True
+
+    def _counts(self, record: Record) -> bool:
+        return record is self._mark or self._index.get(record.key) is record
+
+    def _read(self, record: Record) -> Write | None:
+        """The record's content; None where the flash no longer holds what was written."""
+        size = self.geometry.sector_bytes
+        sequence, offset = divmod(record.address, size)
+        parts, rest = [], RECORD_BYTES + len(record.key) + record.value_bytes
+        while rest:
+            offset = offset or HEADER_BYTES
+            taken = min(rest, size - offset)
+            parts.append(self.flash.read(sequence % self.sectors * size + offset, taken))
+            rest -= taken
+            sequence, offset = sequence + 1, 0
+        data = b"".join(parts)
+        value = data[RECORD_BYTES + len(record.key) :]
+        header = record_header(record.address // size, record, value)
+        return Write(record.key, value, record.revision) if data.startswith(header + record.key) else None
+
+    # --- writing ---
+
+    def _write(self, batch: _Batch, writes: Sequence[Write]) -> None:
+        """Programs and syncs a commit, then takes note of it."""
+        size = self.geometry.sector_bytes
+        for piece in batch.placement.pieces():
+            slot = piece.sequence % self.sectors
+            if piece.fresh:
+                self.flash.erase(slot)
+                self.opened += 1
+            self.flash.program(slot * size + piece.offset, bytes(piece.data))
+            self.programmed_bytes += len(piece.data)
+            self.head = piece.sequence
+        self.flash.sync()
+        self._at = batch.placement.next_start
+        self._stated_tail = self._tail
+        for sequence in range(self._tail, batch.tail):
+            self._begun.pop(sequence, None)
+        self._tail = batch.tail
+        for record in batch.lost:
+            self._forget(record.key)
+            key = record.key.decode("utf-8", "replace")
+            self.report.faults.append(f"sector {record.address // size}: the record of {key} is damaged")
+        for record in batch.moved:
+            self._note(record)
+        for record, revision in batch.marks:
+            self._mark = record
+            self.reserved = max(self.reserved, revision)
+            self._begun.setdefault(record.address // size, []).append(record)
+        self.accepted_bytes += sum(len(w.key) + len(w.value or b"") for w in writes)
+
+    def _note(self, record: Record) -> None:
+        """The record is its key's newest from now on."""
+        self._forget(record.key)
+        if record.type == RecordType.PUT:
+            self._index[record.key] = record
+            self._count(record, 1)
+            self._begun.setdefault(record.address // self.geometry.sector_bytes, []).append(record)
+
+    def _forget(self, key: bytes) -> None:
+        old = self._index.pop(key, None)
+        if old is not None:
+            self._count(old, -1)
+
+    def _count(self, record: Record, change: int) -> None:
+        """A record lives from now on (1), or no longer (-1)."""
+        self.live_bytes += change * record.stored_bytes
+        span = _span(record.stored_bytes, self.geometry)
+        self._spans[span] += change
+        if not self._spans[span]:
+            del self._spans[span]
+
+
+def _parts(writes: Sequence[Write], most: int) -> Iterable[Sequence[Write]]:
+    """The writes in commits of a bounded size."""
+    begin = size = 0
+    for number, write in enumerate(writes):
+        length = stored_bytes(len(write.key), len(write.value or b""))
+        if number > begin and size + length > most:
+            yield writes[begin:number]
+            begin, size = number, 0
+        size += length
+    if begin < len(writes):
+        yield writes[begin:]
+
+
+def _span(size: int, geometry: Geometry) -> int:
+    """Sectors that `size` stored bytes fill."""
+    return -(-size // geometry.room)
+
+
+def _capacity(geometry: Geometry, record_bytes: int, batch_bytes: int) -> int:
+    """The stored bytes that can live in a ring: the rest is for the open sector, recovery and reclaiming."""
+    moving = moving_sectors(_span(record_bytes, geometry))
+    sectors = geometry.sectors - 1 - _span(batch_bytes, geometry) - moving - margin_of(geometry)
+    # A commit begins on a page of its own, and a record's header stays in one sector.
+    return max(0, sectors) * (geometry.room - geometry.page_bytes - RECORD_BYTES)

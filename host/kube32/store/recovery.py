@@ -1,0 +1,214 @@
+"""What a boot does with a log before anything new is acknowledged (docs/formats.md, "K32L").
+
+A cut leaves cells that read differently each time. So what this boot read at the log's end is written again,
+then a fence that makes those copies count and the originals void; only then the log is served.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kube32.contract import K32L
+from kube32.formats.k32l import (
+    Fault,
+    Fence,
+    Geometry,
+    Placement,
+    Record,
+    RecordType,
+    Resolution,
+    Scan,
+    mark_value,
+    resolve,
+    scan,
+)
+from kube32.store.flash import Flash
+
+_MOST_REVISION = (1 << 63) - 1
+
+
+class LogUnreadable(Exception):
+    """The journal cannot be used, and nothing was written to it; str() says why in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One change for the log: `value` is None for a deletion."""
+
+    key: bytes
+    value: bytes | None
+    revision: int
+
+
+@dataclass(slots=True)
+class Report:
+    """What a recovery found. `faults` and `torn` are lines for people; a mere power cut gives no fault."""
+
+    new: bool = False
+    records: int = 0
+    faults: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The state of a log after recovery, from which FlashLog goes on in sector `head` + 1."""
+
+    report: Report
+    objects: list[Write]
+    live: dict[bytes, Record]
+    mark: Record
+    head: int
+    tail: int
+    next_revision: int
+    reserved: int
+    programmed: int
+
+
+def margin_of(geometry: Geometry) -> int:
+    """Sectors that are kept free for boots in a row that the power does not let finish."""
+    return max(1, min(4, geometry.sectors // 8)) + geometry.sectors // 64
+
+
+def moving_sectors(span: int) -> int:
+    """Free sectors that a commit needs which moves a record of `span` sectors: those that it opens, as many
+    again for a recovery that has to write them once more, one for where they begin and one for the fence.
+    """
+    return 2 * span + 2
+
+
+def recover(flash: Flash, revision_block: int) -> Recovered:
+    """Reads the whole flash, makes what it chose durable, and gives it. LogUnreadable, FlashError."""
+    geometry = flash.geometry
+    found = scan(flash.read(0, geometry.size), geometry)
+    if found.blank or _never_begun(found):
+        return _Recovery(flash, found, resolve(found), revision_block, new=True).run()
+    if not found.records:
+        raise LogUnreadable("it holds no whole record of a K32L journal, and is not erased either")
+    return _Recovery(flash, found, resolve(found), revision_block, new=False).run()
+
+
+def _never_begun(found: Scan) -> bool:
+    """Whether the power failed while the very first sector was written."""
+    size = found.geometry.sector_bytes
+    rest = found.image[size:]
+    return not found.records and rest.count(K32L.blank) == len(rest)
+
+
+class _Recovery:
+    def __init__(self, flash: Flash, found: Scan, says: Resolution, block: int, *, new: bool) -> None:
+        self._flash = flash
+        self._geometry = flash.geometry
+        self._scan = found
+        self._says = says
+        self._report = Report(new=new, records=len(found.records))
+        self._tail = says.tail
+        self._programmed = 0
+        self._erased: set[int] = set()
+        self._next_revision = says.next_revision + block * self._damaged_pages()
+        self._reserved = self._next_revision + block
+        if self._reserved > _MOST_REVISION:
+            raise LogUnreadable(f"it says that revision {says.next_revision} was given out, which cannot be")
+
+    def run(self) -> Recovered:
+        says, size = self._says, self._geometry.sector_bytes
+        self._report.faults = [self._line(fault) for fault in says.faults]
+        self._report.torn = [self._line(fault) for fault in says.torn]
+        objects = [Write(key, self._scan.value(r), r.revision) for key, r in says.live.items()]
+        plan = self._plan()
+        if not self._has_room(plan):
+            raise LogUnreadable("no sector is left in which recovery could write what it found")
+        for sequence in range(says.last + 1, self._scan.head + 1):
+            self._erase(sequence)
+        self._write(plan.copies)
+        self._write(plan.fence)
+        live = {**says.live, **{r.key: r for r in plan.placed if r.type == RecordType.PUT}}
+        return Recovered(
+            self._report,
+            objects,
+            live,
+            plan.mark,
+            plan.mark.address // size,
+            plan.tail,
+            self._next_revision,
+            self._reserved,
+            self._programmed,
+        )
+
+    def _damaged_pages(self) -> int:
+        """How many marks may be lost: each commit has a page of its own."""
+        page = self._geometry.page_bytes
+        return sum(-(-(fault.end - fault.address) // page) for fault in self._says.faults)
+
+    def _plan(self) -> "_Plan":
+        """The copies that are due; where free sectors are few, also those that free the tail's."""
+        says, sectors, size = self._says, self._geometry.sectors, self._geometry.sector_bytes
+        again, tail = list(says.copies), says.tail
+        plan = self._lay_out(again, tail)
+        low = margin_of(self._geometry) + 3
+        due = {record.key for record in again}
+        by_sector: dict[int, list[Record]] = {}
+        while tail <= says.last and tail + sectors - 1 - plan.mark.address // size < low:
+            if not by_sector:
+                for record in says.live.values():
+                    by_sector.setdefault(record.address // size, []).append(record)
+            again += [r for r in by_sector.get(tail, ()) if r.key not in due]
+            tail += 1
+            further = self._lay_out(again, tail)
+            if not self._has_room(further):
+                break
+            plan = further
+        return plan
+
+    def _lay_out(self, records: Iterable[Record], tail: int) -> "_Plan":
+        """The copies of `records`, and the fence that states `tail` once they are durable."""
+        says, size = self._says, self._geometry.sector_bytes
+        copies = Placement(self._geometry, (says.last + 1) * size)
+        placed = []
+        for record in records:
+            run = copies.sequence - says.tail
+            copy = Record(record.type, K32L.boot, record.key, record.value_bytes, record.revision, run, 0, 0)
+            copies.add(copy, self._scan.value(record))
+            placed.append(copy)
+        fence = Placement(self._geometry, copies.next_start)
+        content = mark_value(
+            self._reserved, Fence(self._reserved, says.void_from, says.void_end), self._geometry
+        )
+        mark = Record(
+            RecordType.MARK, K32L.boot, b"", len(content), self._next_revision, fence.sequence - tail, 0, 0
+        )
+        fence.add(mark, content)
+        return _Plan(copies, placed, fence, mark, tail)
+
+    def _has_room(self, plan: "_Plan") -> bool:
+        """Whether only sectors behind the tail, as it is durably stated now, would be erased."""
+        return plan.mark.end // self._geometry.sector_bytes < self._says.tail + self._geometry.sectors
+
+    def _erase(self, sequence: int) -> None:
+        """Erases a sector's slot, once in one recovery."""
+        if sequence not in self._erased:
+            self._erased.add(sequence)
+            self._flash.erase(sequence % self._geometry.sectors)
+
+    def _write(self, placement: Placement) -> None:
+        """Programs what was placed and makes it durable."""
+        sectors, size = self._geometry.sectors, self._geometry.sector_bytes
+        for piece in placement.pieces():
+            if piece.fresh:
+                self._erase(piece.sequence)
+            self._flash.program(piece.sequence % sectors * size + piece.offset, bytes(piece.data))
+            self._programmed += len(piece.data)
+        self._flash.sync()
+
+    def _line(self, fault: Fault) -> str:
+        return f"{self._scan.place(fault.address)}: {fault.cause}"
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a recovery writes: copies, then the fence with its mark, which states `tail`."""
+
+    copies: Placement
+    placed: list[Record]
+    fence: Placement
+    mark: Record
+    tail: int
