@@ -22,7 +22,7 @@ from kube32.api.status import (
     not_found,
     too_large,
 )
-from kube32.contract import Limits, Resource
+from kube32.contract import NAMES, STORED, Limits, Resource
 from kube32.store import (
     AlreadyExists,
     Conflict,
@@ -69,8 +69,13 @@ class Call:
 
     @property
     def reads(self) -> ReadingStore:
-        """Where the kind's objects are read: the object store, or what is computed from it."""
+        """Where the kind's objects are read: what is settled in the object store, or what is computed from it."""
         return self.server.reader(self.resource)[0]
+
+    @property
+    def agent(self) -> bool:
+        """Whether a node or a controller asks: their writes reach the journal in their own time."""
+        return self.user.name.startswith((NAMES.user_node_prefix, NAMES.user_controller_prefix))
 
     @property
     def hub(self) -> WatchHub:
@@ -95,9 +100,13 @@ class Call:
         )
 
     def existing(self, name: str = "") -> Entry:
-        """The object that the path names, or `name` in the path's collection; ApiFailure 404."""
+        """The object that the path names, or `name` in the path's collection; ApiFailure 404.
+
+        For a write it is the newest, though its commit may still be under way: that one would conflict else.
+        """
         name = name or self.info.name
-        entry = self.reads.get(self.resource.object_key(self.info.namespace, name))
+        source = self.store if self.info.verb != "get" and self.resource.storage == STORED else self.reads
+        entry = source.get(self.resource.object_key(self.info.namespace, name))
         if entry is None:
             raise not_found(self.resource, name)
         return rules.shown(self.resource, entry)
@@ -204,11 +213,11 @@ def put(call: Call, current: Entry, new: Object) -> Entry:
 def _put(call: Call, key: str, obj: Object, version: int) -> Entry:
     stored = rules.stored(call.resource, obj)
     try:
-        entry = call.store.put_extended(key, stored, expected_version=version)
+        entry = call.store.put_extended(key, stored, expected_version=version, agent=call.agent)
     except TooLarge:
         if not managed.give_up(stored):
             raise
-        entry = call.store.put_extended(key, stored, expected_version=version)
+        entry = call.store.put_extended(key, stored, expected_version=version, agent=call.agent)
     return rules.shown(call.resource, entry)
 
 
@@ -217,7 +226,7 @@ def remove(call: Call, current: Entry) -> Entry:
     return write(
         call.resource,
         current.key.rpartition("/")[2],
-        lambda: call.store.delete(current.key, expected_version=current.revision),
+        lambda: call.store.delete(current.key, expected_version=current.revision, agent=call.agent),
     )
 
 

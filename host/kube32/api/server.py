@@ -43,10 +43,10 @@ from kube32.api.rbac import reviews
 from kube32.api.routes import RequestInfo
 from kube32.api.security import Security
 from kube32.api.snapshot_pool import SnapshotPool
-from kube32.api.status import ApiFailure, internal, method_not_allowed, no_such_path
+from kube32.api.status import ApiFailure, internal, method_not_allowed, no_such_path, storage_full
 from kube32.api.streams import handle as streams
 from kube32.contract import COMPUTED, METRICS, REVIEW, Limits, Resource
-from kube32.store import ReadingStore, Store, WatchHub
+from kube32.store import JournalFailed, ReadingStore, StorageFull, Store, WatchHub
 
 _log = logging.getLogger(__name__)
 _HEALTH = ("/healthz", "/livez", "/readyz")
@@ -127,6 +127,7 @@ class ApiServer:
         self.custom_kinds.start()
         self.security.bootstrap()
         self.views.start(asyncio.get_running_loop())
+        await self.store.settle()
         self._ready = True
 
     async def close(self) -> None:
@@ -143,14 +144,21 @@ class ApiServer:
         """Where a kind is read and watched."""
         if resource.storage == COMPUTED:
             return self.views.store, self._computed
-        return self.store, self.hub
+        return self.store.settled, self.hub
 
     async def dispatch(self, request: Request) -> Response:
         """The answer to a request. It never raises: every failure is a Status."""
         try:
-            return await self._answer(request)
+            response = await self._answer(request)
+            if request.method not in ("GET", "HEAD"):
+                await self.store.settle()
+            return response
         except ApiFailure as failure:
             return failure_response(failure)
+        except StorageFull as error:
+            return failure_response(storage_full(error.message))
+        except JournalFailed as error:
+            return failure_response(internal(error.message))
         except Exception as error:
             _log.exception("%s %s failed", request.method, request.path)
             return failure_response(internal(f"{type(error).__name__}: {error}"))

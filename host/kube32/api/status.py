@@ -277,6 +277,11 @@ def unavailable(message: str, retry_after_s: int = 0) -> ApiFailure:
     return ApiFailure(503, message, headers=headers)
 
 
+def storage_full(message: str) -> ApiFailure:
+    """500, as the specification has it ("Persistence journal")."""
+    return ApiFailure(500, message, reason="StorageFull")
+
+
 def internal(message: str) -> ApiFailure:
     """500."""
     return ApiFailure(500, f"Internal error occurred: {message}", details={"causes": [{"message": message}]})

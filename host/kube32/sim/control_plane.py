@@ -16,12 +16,12 @@ from kube32.client.api import ApiClient
 from kube32.client.kubeconfig import render_kubeconfig
 from kube32.contract import NAMES, Limits, limits_for
 from kube32.controllers.manager import Controllers
+from kube32.sim.durable import open_store
 from kube32.sim.inprocess import InProcessTransport
 from kube32.sim.listeners import make_listeners, start_listeners
 from kube32.sim.node import make_kubelet, node_options, start_kubelet
 from kube32.sim.options import SimOptions, StartError
 from kube32.sim.process import until_signal, write_private, write_ready_file
-from kube32.store.store import Store
 from kube32.store.watch_hub import WatchHub
 
 
@@ -78,12 +78,13 @@ async def _serve(
         security = await asyncio.to_thread(Security.create, options.data_dir, limits, advertise=advertise)
     except (PkiError, OSError) as error:
         raise StartError(str(error)) from None
-    store = Store(limits)
+    store = await open_store(options, limits)
+    stack.push_async_callback(store.close)
     kubelets = KubeletConnector(store, limits, security.kubelet_client_ssl_context())
     stack.push_async_callback(kubelets.close)
     server = ApiServer(
         store=store,
-        hub=WatchHub(store, limits),
+        hub=WatchHub(store.settled, limits),
         limits=limits,
         security=security,
         data_dir=options.data_dir,

@@ -53,6 +53,9 @@ def sim(
     kubelet_port: Annotated[
         int, typer.Option(help="The kubelet's port; 0 takes a free one.", min=0, max=65535)
     ] = 0,
+    enable_flash: Annotated[
+        bool, typer.Option("--enable-flash", help="Keep objects in DIR/kube32/store/journal.img.")
+    ] = False,
     ingress: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where this node listens for Ingress requests.")
     ] = "",
@@ -81,6 +84,8 @@ def sim(
             raise StartError(f'--profile "{profile}": the profiles are {", ".join(PROFILES)}')
         if worker and kubeconfig is None:
             raise StartError("--worker needs --kubeconfig FILE, the worker.kubeconfig of the control plane")
+        if worker and enable_flash:
+            raise StartError("--enable-flash is for a control plane: a worker keeps no objects")
         if kubeconfig is not None and not worker:
             raise StartError("--kubeconfig goes with --worker")
         host, port = parse_listen(listen)
@@ -105,6 +110,7 @@ def sim(
             port=port,
             advertise=[check_host("--advertise", a) for a in advertise or []],
             kubeconfig=kubeconfig,
+            enable_flash=enable_flash,
             ingress=parse_listen(ingress, "--ingress", "127.0.0.1:8080") if ingress else None,
         )
         prepare_data_dir(options.data_dir)

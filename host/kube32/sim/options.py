@@ -47,6 +47,8 @@ class SimOptions:
     advertise: list[str] = field(default_factory=list)
     kubeconfig: Path | None = None
     ingress: tuple[str, int] | None = None
+    enable_flash: bool = False
+    console: Path | None = None
 
 
 def default_name() -> str:

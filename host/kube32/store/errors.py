@@ -14,6 +14,7 @@ class StoreError(Exception):
     def __init__(self, key: str, message: str) -> None:
         super().__init__(f"{key}: {message}")
         self.key = key
+        self.message = message
 
 
 class Conflict(StoreError):
@@ -55,6 +56,14 @@ class NotEncodable(StoreError):
     def __init__(self, key: str, cause: str) -> None:
         super().__init__(key, f"the object cannot be stored as JSON: {cause}")
         self.cause = cause
+
+
+class StorageFull(StoreError):
+    """The object would not fit into what may live in the journal (specification, "Persistence journal")."""
+
+
+class JournalFailed(StoreError):
+    """A write of the journal failed: nothing that was not durable is kept, and the store takes no more writes."""
 
 
 class WatchExpired(Exception):

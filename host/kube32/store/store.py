@@ -1,55 +1,63 @@
 """The object store: revisions, compare-and-swap, scans, subscribers (specification, "Object store").
 
-The way of a write: under the lock the expected version, the new revision, the tree; then, with the lock
-released, `Store._settle`; then the answer. `_settle` is the place of the journal: every write passes it,
-after its change is in the tree and before its caller or a subscriber hears of it. A commit goes there in
-front of `_deliver`, which then delivers up to the last committed revision only. A refusal for lack of space
-belongs in `_replace`.
+The way of a write: under the lock the expected version, room in the journal, the new revision, the tree; then,
+with the lock released, the commit; then subscribers and the answer. In a thread the write itself waits for its
+commit. In an event loop it must not: there a commit is begun behind it, `settle` waits for that, and until
+then `settled` shows what was before.
 """
 
-import logging
-from collections import deque
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import RLock, get_ident
 from typing import Any
 
 import orjson
 
 from kube32.contract import Limits
+from kube32.store.deliveries import Deliveries
 from kube32.store.entry import Change, Entry, encode, parsed_if_as_long, restamp, same_content
-from kube32.store.errors import AlreadyExists, Conflict, NotEncodable, NotFound, TooLarge
+from kube32.store.errors import AlreadyExists, Conflict, JournalFailed, NotEncodable, NotFound, TooLarge
+from kube32.store.journal import Journal
+from kube32.store.persist_policy import Persist, PersistPolicy
 from kube32.store.radix_tree import RadixTree
+from kube32.store.settled import SettledStore
 
-_log = logging.getLogger(__name__)
+# So many may be given out between a look at what is reserved and the last use of it.
+_REVISIONS_LEFT = 500
 
-
-class _Subscriber:
-    """One callback for the changes under a prefix."""
-
-    __slots__ = ("active", "callback", "prefix")
-
-    def __init__(self, prefix: str, callback: Callable[[Change], None]) -> None:
-        self.prefix = prefix
-        self.callback = callback
-        self.active = True
+# A revision, and a future of a loop that waits for it to be settled.
+_Waiter = tuple[int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Store:
-    """All objects of a control plane by key. Any thread may call; nothing here waits for I/O or for a reader.
+    """All objects of a control plane by key. Any thread may call.
 
     A write that equals what is stored, `metadata.resourceVersion` apart, makes no revision and no event.
     `first_revision` is taken by the start itself: an empty store already has a resourceVersion to watch from.
+    With a journal the store begins with the objects that it has, above every revision given out before.
     """
 
-    def __init__(self, limits: Limits, first_revision: int = 1) -> None:
+    def __init__(self, limits: Limits, first_revision: int = 1, journal: Journal | None = None) -> None:
         self._limit = limits.store_value_bytes
         self._lock = RLock()
         self._tree: RadixTree[Entry] = RadixTree()
         self._revision = first_revision
-        self._subscribers: tuple[_Subscriber, ...] = ()
-        self._pending: deque[tuple[Change, tuple[_Subscriber, ...]]] = deque()
-        self._delivering = False
+        self._deliveries = Deliveries(self._lock)
         self._updating_thread = 0
+        self._journal = journal
+        self._policy = PersistPolicy()
+        self._pool: ThreadPoolExecutor | None = None
+        self._committer: asyncio.Task[None] | None = None
+        self._waiters: list[_Waiter] = []
+        self.settled = SettledStore(self, self._tree, self._deliveries, self._lock)
+        if journal is not None:
+            self._load(journal)
+
+    @property
+    def journal(self) -> Journal | None:
+        """What makes writes durable; None where objects live in memory only."""
+        return self._journal
 
     @property
     def revision(self) -> int:
@@ -72,28 +80,33 @@ class Store:
             return self._tree.count(prefix)
 
     def put(self, key: str, obj: dict[str, Any]) -> Entry:
-        """Writes whatever is there: the last writer wins. Raises TooLarge, NotEncodable."""
+        """Writes whatever is there: the last writer wins. Raises as `put_extended`."""
         return self.put_extended(key, obj)
 
-    def put_extended(self, key: str, obj: dict[str, Any], *, expected_version: int | None = None) -> Entry:
+    def put_extended(
+        self, key: str, obj: dict[str, Any], *, expected_version: int | None = None, agent: bool = False
+    ) -> Entry:
         """Writes if `expected_version` is stored; 0 means that nothing must be there, None that all is well.
 
-        Raises AlreadyExists, NotFound, Conflict, TooLarge, NotEncodable.
+        `agent`: a node or a controller writes. Raises AlreadyExists, NotFound, Conflict, TooLarge,
+        NotEncodable, StorageFull, JournalFailed.
         """
+        self._ensure_revisions()
         with self._lock:
             current = self._tree.get(key)
             if expected_version is not None:
                 _check(key, expected_version, current)
-            entry = self._replace(key, current, obj)
-        self._settle()
+            entry = self._replace(key, current, obj, agent)
+        self._settle(entry.revision)
         return entry
 
     def update(self, key: str, fn: Callable[[dict[str, Any]], dict[str, Any] | None]) -> Entry:
         """Writes what `fn` makes of its own copy of the object; None leaves the object.
 
-        `fn` runs under the lock and must be quick. Raises NotFound, TooLarge, NotEncodable and what `fn`
+        `fn` runs under the lock and must be quick. Raises NotFound, what `put_extended` raises and what `fn`
         raises.
         """
+        self._ensure_revisions()
         try:
             with self._lock:
                 outer, self._updating_thread = self._updating_thread, get_ident()
@@ -102,28 +115,39 @@ class Store:
                     current = self._existing(key)
                 finally:
                     self._updating_thread = outer
-                return current if changed is None else self._replace(key, current, changed)
+                entry = current if changed is None else self._replace(key, current, changed, False)
         finally:
-            self._settle()
+            self._settle(self._revision)
+        return entry
 
-    def delete(self, key: str, *, expected_version: int | None = None) -> Entry:
-        """Removes the object; gives its last state, with the deletion's revision. NotFound, Conflict."""
+    def delete(self, key: str, *, expected_version: int | None = None, agent: bool = False) -> Entry:
+        """Removes the object; gives its last state, with the deletion's revision.
+
+        Raises NotFound, Conflict, JournalFailed.
+        """
+        self._ensure_revisions()
         with self._lock:
             current = self._existing(key)
             if expected_version is not None:
                 _check(key, expected_version, current)
+            if self._journal is not None:
+                self._journal.check_open(key)
             entry = restamp(current, self._revision + 1)
+            persist = self._policy.classify(key, current, None, agent)
             self._tree.pop(key)
-            self._changed(Change("DELETED", key, entry, current, entry.revision))
-        self._settle()
+            self._changed(Change("DELETED", key, entry, current, entry.revision), persist)
+        self._settle(entry.revision)
         return entry
 
     def claim(self) -> int:
         """Takes a revision for a change of something that is not stored, so that it has its place in the
         one order of all changes.
         """
+        self._ensure_revisions()
         with self._lock:
             self._revision += 1
+            if self._journal is not None:
+                self._journal.note_revision(self._revision)
             return self._revision
 
     def subscribe(self, prefix: str, callback: Callable[[Change], None]) -> Callable[[], None]:
@@ -132,16 +156,7 @@ class Store:
         It runs in a writer's thread (not always that of its own write) with the lock released, so it may
         use the store; it must not wait. What it raises is logged. Gives what ends the subscription.
         """
-        subscriber = _Subscriber(prefix, callback)
-        with self._lock:
-            self._subscribers = (*self._subscribers, subscriber)
-
-        def unsubscribe() -> None:
-            subscriber.active = False
-            with self._lock:
-                self._subscribers = tuple(s for s in self._subscribers if s is not subscriber)
-
-        return unsubscribe
+        return self._deliveries.subscribe(prefix, callback)
 
     def _existing(self, key: str) -> Entry:
         entry = self._tree.get(key)
@@ -149,7 +164,7 @@ class Store:
             raise NotFound(key)
         return entry
 
-    def _replace(self, key: str, current: Entry | None, obj: dict[str, Any]) -> Entry:
+    def _replace(self, key: str, current: Entry | None, obj: dict[str, Any], agent: bool) -> Entry:
         """Under the lock: puts `obj` in the place of `current` unless it says the same."""
         revision = self._revision + 1
         try:
@@ -162,50 +177,152 @@ class Store:
         if len(value) > self._limit:
             raise TooLarge(key, len(value), self._limit)
         entry = Entry(key, value, revision, parsed)
+        persist = Persist.NEVER
+        if self._journal is not None:
+            self._journal.check_open(key)
+            persist = self._policy.classify(key, current, entry, agent)
+            if persist != Persist.NEVER:
+                self._journal.check(key, len(value), current, agent=agent, leaving=_is_leaving(obj))
         self._tree.set(key, entry)
-        self._changed(Change("MODIFIED" if current else "ADDED", key, entry, current, revision))
+        self._changed(Change("MODIFIED" if current else "ADDED", key, entry, current, revision), persist)
         return entry
 
-    def _changed(self, change: Change) -> None:
-        """Under the lock: takes the change's revision and queues it for those who are subscribed now."""
+    def _changed(self, change: Change, persist: Persist) -> None:
+        """Under the lock: takes the change's revision, and queues it for the journal and for subscribers."""
         self._revision = change.revision
-        if self._subscribers:
-            self._pending.append((change, self._subscribers))
+        if self._journal is None:
+            self._deliveries.add(change, durable=False)
+        else:
+            self._journal.note(change, persist)
+            self._deliveries.add(change, durable=persist == Persist.DURABLE)
 
-    def _settle(self) -> None:
-        """After a write has released the lock: the place of the journal (see above), then the subscribers."""
-        if self._pending and self._updating_thread != get_ident():
-            self._deliver()
+    # --- the journal ---
 
-    def _deliver(self) -> None:
-        """Hands queued changes out; one thread at a time does it for all, which keeps their order."""
-        with self._lock:
-            if self._delivering:
-                return
-            self._delivering = True
+    def _load(self, journal: Journal) -> None:
+        """Takes over what the journal had at boot; an object that is no JSON is left out, with a line."""
+        for write in journal.take_recovered():
+            value = write.value or b""
+            try:
+                key = write.key.decode()
+                parsed = orjson.loads(value)
+                if not isinstance(parsed["metadata"], dict):
+                    raise TypeError
+            except (ValueError, TypeError, KeyError):
+                journal.faults.append(f"the record of {write.key!r} holds no object")
+                continue
+            self._tree.set(key, Entry(key, value, write.revision))
+        self._revision = journal.first_revision
+
+    def _ensure_revisions(self) -> None:
+        """Waits for a block of revisions where the journal did not get to reserve one in time."""
+        journal = self._journal
+        if journal is not None and self._revision + _REVISIONS_LEFT >= journal.reserved:
+            journal.check_open("")
+            journal.reserve_now()
+
+    def _settle(self, revision: int) -> None:
+        """After a write has released the lock: its commit, then the subscribers. JournalFailed."""
+        if self._updating_thread == get_ident():
+            return
+        if not self._deliveries.held:
+            if self._deliveries.waiting:
+                self._deliveries.deliver(0)
+            return
         try:
-            while self._deliver_next():
-                pass
-        except BaseException:
-            self._delivering = False
-            raise
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._commit_here(revision)
+        else:
+            self._begin_commit(loop)
 
-    def _deliver_next(self) -> bool:
-        """Hands out the oldest queued change; False, and the turn is over, when there is none."""
+    def _commit_here(self, revision: int) -> None:
+        """Waits in this thread until a revision is durable, by a commit of its own if nobody else's has it."""
+        assert self._journal is not None
+        try:
+            while self._journal.durable_upto < revision and self._deliveries.first_durable:
+                self._journal.commit(unless=revision)
+        except JournalFailed:
+            self._withdraw()
+            raise
+        self._deliveries.deliver(self._journal.durable_upto)
+
+    def _begin_commit(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Has commits made behind this event loop until nothing is held any more."""
+        if self._committer is None or self._committer.done():
+            self._committer = loop.create_task(self._commit_behind(loop))
+
+    async def _commit_behind(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._journal is not None
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, "commit")
+        try:
+            while self._deliveries.held:
+                if self._deliveries.first_durable > self._journal.durable_upto:
+                    await loop.run_in_executor(self._pool, self._journal.commit)
+                self._deliveries.deliver(self._journal.durable_upto)
+                self._wake(None)
+        except JournalFailed as error:
+            self._withdraw()
+            self._wake(error)
+
+    def _withdraw(self) -> None:
+        """The journal has failed: what nobody has seen is as it was before."""
         with self._lock:
-            if not self._pending:
-                self._delivering = False
-                return False
-            change, subscribers = self._pending.popleft()
-        for subscriber in subscribers:
-            if subscriber.active and change.key.startswith(subscriber.prefix):
-                try:
-                    subscriber.callback(change)
-                except Exception:
-                    _log.exception(
-                        "subscriber of %s failed at revision %d", subscriber.prefix, change.revision
-                    )
-        return True
+            for change in self._deliveries.withdraw():
+                if change.old is None:
+                    self._tree.pop(change.key)
+                else:
+                    self._tree.set(change.key, change.old)
+
+    async def settle(self) -> None:
+        """Waits until readers see all that was written until now. JournalFailed: they never will."""
+        if not self._deliveries.held:
+            return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        with self._lock:
+            self._waiters.append((self._revision, loop, waiter))
+        self._begin_commit(loop)
+        await waiter
+
+    def _wake(self, failure: JournalFailed | None) -> None:
+        """Ends the waiting of those whose writes are settled, or of all with `failure`."""
+        with self._lock:
+            first = self._deliveries.first_held
+            done: list[_Waiter] = []
+            waiting: list[_Waiter] = []
+            for waiter in self._waiters:
+                (done if failure or not first or waiter[0] < first else waiting).append(waiter)
+            self._waiters = waiting
+        for _, loop, future in done:
+            try:
+                loop.call_soon_threadsafe(_resolve, future, failure)
+            except RuntimeError:  # the waiter's loop has ended
+                continue
+
+    async def close(self) -> None:
+        """Commits what is held, flushes the journal and closes it. The store takes no write afterwards."""
+        try:
+            await self.settle()
+        except JournalFailed:
+            pass
+        if self._pool is not None:
+            self._pool.shutdown()
+        if self._journal is not None:
+            await asyncio.to_thread(self._journal.close)
+
+
+def _resolve(waiter: "asyncio.Future[None]", failure: JournalFailed | None) -> None:
+    if waiter.done():
+        return
+    if failure is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(JournalFailed(failure.key, failure.message))
+
+
+def _is_leaving(obj: dict[str, Any]) -> bool:
+    return bool((obj.get("metadata") or {}).get("deletionTimestamp"))
 
 
 def _check(key: str, expected: int, current: Entry | None) -> None:

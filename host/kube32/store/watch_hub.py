@@ -44,6 +44,8 @@ class WatchHub:
         self._count = 0
         self._places = places
         with self.lock:
+            # A computed store delivers at the first look at it.
+            self._ring = EventRing(limits.watch_ring_events, store.revision)
             self._unsubscribe = store.subscribe("/registry/", self._changed)
             self._ring = EventRing(limits.watch_ring_events, store.revision)
 

@@ -223,7 +223,7 @@ async def test_a_fault_inside_is_a_status_with_500(api: Any, monkeypatch: pytest
     def broken(_: str) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(api.server.store, "get", broken)
+    monkeypatch.setattr(api.server.store.settled, "get", broken)
     answer = await api.get(f"{CORE}/pods/p")
     assert (answer.status, answer.json["reason"]) == (500, "InternalError")
     assert "ZeroDivisionError" in answer.message

@@ -323,7 +323,7 @@ async def test_a_patch_is_tried_again_when_another_write_was_faster(
     store = api.server.store
     put, overtakers = store.put_extended, ["1", "2", "3"]
 
-    def overtaken_put(key: str, obj: Any, *, expected_version: int | None = None) -> Any:
+    def overtaken_put(key: str, obj: Any, *, expected_version: int | None = None, agent: bool = False) -> Any:
         if overtakers and expected_version:
             other = copy.deepcopy(store.get(key).obj)
             other["data"] = {**other.get("data", {}), f"other{overtakers.pop()}": "x"}
