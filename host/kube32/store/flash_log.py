@@ -146,7 +146,7 @@ class FlashLog:
         return ((key, record.stored_bytes) for key, record in self._index.items())
 
     def commit(self, writes: Sequence[Write], reserve: int | None = None) -> None:
-        """Makes writes durable, and a new `reserved` if one is given. After it returns nothing can take them.
+        """Makes writes (of different keys) durable, and a new `reserved` if one is given.
 
         LogFull and ValueError before anything is written; FlashError: what was not durable may be there or
         not, and the log takes nothing more.
@@ -156,7 +156,9 @@ class FlashLog:
         self._check(writes)
         try:
             mark = reserve if reserve is not None and reserve > self.reserved else None
-            parts = list(_parts(writes, self._batch_bytes)) or ([()] if mark else [])
+            # What frees room goes first, in case the writes are more than one commit takes.
+            ordered = sorted(writes, key=self._growth) if len(writes) > 1 else writes
+            parts = list(_parts(ordered, self._batch_bytes)) or ([()] if mark else [])
             for number, part in enumerate(parts, 1):
                 self._append(part, mark if number == len(parts) else None)
         except FlashError as error:
@@ -165,15 +167,17 @@ class FlashLog:
 
     def _check(self, writes: Sequence[Write]) -> None:
         """Refuses what is too large, one record or all together."""
-        sizes: dict[bytes, int] = {}
         for write in writes:
             size = stored_bytes(len(write.key), len(write.value or b""))
             if size > self.record_bytes or len(write.key) > 0xFFFF:
                 raise ValueError(f"a record of {size} bytes, at most {self.record_bytes}")
-            sizes[write.key] = 0 if write.value is None else size
-        grown = sum(size - self.live_size(key) for key, size in sizes.items())
+        grown = sum(map(self._growth, writes))
         if grown > 0 and self.live_bytes + grown > self.capacity:
             raise LogFull(f"{self.live_bytes + grown} bytes would live, {self.capacity} can")
+
+    def _growth(self, write: Write) -> int:
+        size = 0 if write.value is None else stored_bytes(len(write.key), len(write.value))
+        return size - self.live_size(write.key)
 
     # --- appending ---
 

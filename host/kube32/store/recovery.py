@@ -17,6 +17,7 @@ from kube32.formats.k32l import (
     RecordType,
     Resolution,
     Scan,
+    crc_of_copies,
     mark_value,
     resolve,
     scan,
@@ -170,9 +171,10 @@ class _Recovery:
             copies.add(copy, self._scan.value(record))
             placed.append(copy)
         fence = Placement(self._geometry, copies.next_start)
-        content = mark_value(
-            self._reserved, Fence(self._reserved, says.void_from, says.void_end), self._geometry
-        )
+        standing = [r for r in says.standing if r.address >= tail * size]
+        crc = crc_of_copies([*standing, *placed])
+        says_then = Fence(self._reserved, says.void_start, says.void_end, crc)
+        content = mark_value(self._reserved, says_then, self._geometry)
         mark = Record(
             RecordType.MARK, K32L.boot, b"", len(content), self._next_revision, fence.sequence - tail, 0, 0
         )

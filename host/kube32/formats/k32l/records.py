@@ -4,6 +4,7 @@ An address is a place in the endless log: a sector's sequence number times the s
 in the sector.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from zlib import crc32
@@ -55,6 +56,7 @@ class Record:
     run: int
     address: int
     end: int
+    crc: int = 0
 
     @property
     def begins(self) -> bool:
@@ -74,11 +76,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What recovery decided: records from `void_from` up to sector `void_end` (a sequence) do not count."""
+    """What recovery decided: records from address `void_start` up to sector `void_end` (a sequence) do not
+    count. `copies` is the CRC of the CRCs of the copies that stand from there, or from the tail where that is
+    later, to the fence.
+    """
 
     revision: int
-    void_from: int
+    void_start: int
     void_end: int
+    copies: int
 
 
 def stored_bytes(key_bytes: int, value_bytes: int) -> int:
@@ -97,8 +103,13 @@ def sector_header(sequence: int, first: int) -> bytes:
     return unsigned + crc32(unsigned).to_bytes(CRC_BYTES, "little")
 
 
+def crc_of_copies(copies: Iterable[Record]) -> int:
+    """What a fence says of the copies in front of it."""
+    return crc32(b"".join(record.crc.to_bytes(CRC_BYTES, "little") for record in copies))
+
+
 def record_header(sequence: int, record: Record, value: bytes) -> bytes:
-    """The header of `record`, which begins in sector `sequence` and holds `value`."""
+    """The header of `record`, which begins in sector `sequence` and holds `value`; sets its `crc`."""
     unsigned = K32L.record_header.pack(
         K32L.record_magic,
         record.type,
@@ -110,16 +121,16 @@ def record_header(sequence: int, record: Record, value: bytes) -> bytes:
         record.revision,
         0,
     )[:-CRC_BYTES]
-    crc = crc32(value, crc32(record.key, crc32(unsigned, crc32(sequence_bytes(sequence)))))
+    crc = record.crc = crc32(value, crc32(record.key, crc32(unsigned, crc32(sequence_bytes(sequence)))))
     return unsigned + crc.to_bytes(CRC_BYTES, "little")
 
 
 def mark_value(revision: int, fence: Fence | None, geometry: Geometry) -> bytes:
-    """The value of a RevisionMark: the first revision not yet usable, and for a fence what is void."""
+    """The value of a RevisionMark: the first revision not yet usable, and for a fence what it says."""
     if fence is None:
         return K32L.mark.pack(revision)
-    sequence, offset = divmod(fence.void_from, geometry.sector_bytes)
-    return K32L.fence.pack(revision, sequence, offset, fence.void_end)
+    sequence, offset = divmod(fence.void_start, geometry.sector_bytes)
+    return K32L.fence.pack(revision, sequence, offset, fence.void_end, fence.copies)
 
 
 def read_mark(value: bytes, geometry: Geometry) -> tuple[int, Fence | None] | None:
@@ -128,5 +139,7 @@ def read_mark(value: bytes, geometry: Geometry) -> tuple[int, Fence | None] | No
         return int(K32L.mark.unpack(value)[0]), None
     if len(value) != K32L.fence.size:
         return None
-    revision, sequence, offset, end = K32L.fence.unpack(value)
-    return int(revision), Fence(int(revision), sequence * geometry.sector_bytes + offset, int(end))
+    revision, sequence, offset, end, copies = K32L.fence.unpack(value)
+    return int(revision), Fence(
+        int(revision), sequence * geometry.sector_bytes + offset, int(end), int(copies)
+    )

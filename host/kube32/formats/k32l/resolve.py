@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kube32.formats.k32l.records import Fence, Record, RecordType, read_mark
+from kube32.formats.k32l.records import HEADER_BYTES, Fence, Record, RecordType, crc_of_copies, read_mark
 from kube32.formats.k32l.scan import Fault, Scan
 
 
@@ -14,21 +14,23 @@ class Resolution:
 
     `live`: the newest Put of each key that exists. `last`: the sequence of the last sector that counts (-1:
     none). `tail`: the oldest that does. `next_revision`: above every revision that was ever given out.
-    `void_from` (an address), `void_end` (a sequence) and `copies`: what the next fence has to say, and the
-    records to write again before it. `faults`: damage that may have cost something; `torn`: places behind
-    the last commit's beginning that a cut spoilt, which nobody was told of.
+    `void_start` (an address), `void_end` (a sequence): what the next fence has to say. `standing`: the copies of
+    earlier boots, if there are but boots since. `copies`: the records to write again before it.
+    `faults`: damage that may have cost something; `torn`: places behind the last commit's beginning that a cut
+    spoilt, which nobody was told of.
     """
 
     live: dict[bytes, Record]
     last: int
     tail: int
     next_revision: int
-    void_from: int
+    void_start: int
     void_end: int
+    standing: list[Record]
     copies: list[Record]
     faults: list[Fault]
     torn: list[Fault]
-    void: "Void"
+    voided: "Void"
     settled: int
     sector_bytes: int
 
@@ -38,7 +40,7 @@ class Resolution:
             return "freed"
         if record.boot and record.address > self.settled:
             return "unfinished"
-        if self.void.has(record.address):
+        if self.voided.has(record.address):
             return "void"
         if record.type == RecordType.MARK:
             return "mark"
@@ -48,10 +50,8 @@ class Resolution:
 def resolve(scan: Scan) -> Resolution:
     """Judges all records of a scan; see Resolution."""
     size = scan.geometry.sector_bytes
-    fences: list[Fence] = []
-    last_fence: Record | None = None
-    last_fence_says: Fence | None = None
-    settled, next_revision, tail = -1, 1, scan.oldest
+    fences: list[tuple[Record, Fence]] = []
+    next_revision, last_service = 1, -1
     for record in scan.records:
         if record.type == RecordType.MARK:
             mark = read_mark(scan.value(record), scan.geometry)
@@ -59,50 +59,73 @@ def resolve(scan: Scan) -> Resolution:
                 continue
             next_revision = max(next_revision, mark[0])
             if mark[1] is not None:
-                fences.append(mark[1])
-                last_fence, last_fence_says = record, mark[1]
+                fences.append((record, mark[1]))
         elif record.revision >= next_revision:
             next_revision = record.revision + 1
-        if not record.boot or record.type == RecordType.MARK:
-            settled = record.address
-            if record.begins or record.boot:
-                tail = max(tail, record.address // size - record.run)
+        if not record.boot:
+            last_service = record.address
+    while fences and fences[-1][0].address > last_service and not _is_whole(scan, *fences[-1]):
+        fences.pop()
+    last_fence, says = fences[-1] if fences else (None, None)
+    settled = max(last_service, last_fence.address if last_fence is not None else -1)
     counted = [r for r in scan.records if r.address <= settled]
     last = max(((r.end - 1) // size for r in counted), default=-1)
-    service_from = -1 if last_fence is None else last_fence.address + 1
-    void = Void(fences, size)
-    if void:
-        counted = [r for r in counted if not void.has(r.address)]
+    stating = [r for r in counted if r.begins or (r.boot and r.type == RecordType.MARK)]
+    tail = max([scan.oldest, *(r.address // size - r.run for r in stating)])
+    voided = Void((fence for _, fence in fences), size)
+    if voided:
+        counted = [r for r in counted if not voided.has(r.address)]
+    service_from = 0 if last_fence is None else last_fence.address
     service = [r for r in counted if r.address >= service_from and not r.boot]
-    if last_fence is not None and last_fence_says is not None and not service:
-        void_from, void_end = last_fence_says.void_from, last_fence_says.void_end
-        trusted_end = last_fence.end
-        to_copy: list[Record] = []
+    places = [f for f in scan.faults if f.end > tail * size and not voided.has(f.address)]
+    if last_fence is not None and says is not None and not service:
+        # Nothing but boots since: only fences can be torn, and the next one says it all again.
+        start, end = says.void_start, says.void_end
+        standing = _copies(counted, end, last_fence.address, size)
+        places = [f for f in places if not end * size <= f.address < last_fence.end]
+        trusted_end, again_from = last_fence.end, settled + 1
     else:
         after_fence = 0 if last_fence is None else ((last_fence.end - 1) // size + 1) * size
-        void_from = max((r.address for r in service if r.begins), default=after_fence)
-        void_end = last + 1
-        trusted_end = void_from
-        to_copy = counted
+        start = _with_header(max((r.address for r in service if r.begins), default=after_fence), size)
+        end = last + 1
+        standing = []
+        trusted_end = again_from = start
     newest = {r.key: r for r in counted if r.address >= tail * size and r.type != RecordType.MARK}
     live = {key: r for key, r in newest.items() if r.type == RecordType.PUT}
-    copies = [r for r in newest.values() if r.address >= void_from] if to_copy else []
+    copies = [r for r in newest.values() if r.address >= again_from]
     copies.sort(key=lambda r: r.address)
-    places = [f for f in scan.faults if f.end > tail * size and not void.has(f.address)]
     return Resolution(
         live=live,
         last=last,
         tail=tail,
         next_revision=next_revision,
-        void_from=void_from,
-        void_end=void_end,
+        void_start=start,
+        void_end=end,
+        standing=standing,
         copies=copies,
         faults=[f for f in places if f.address < trusted_end],
         torn=[f for f in places if f.address >= trusted_end],
-        void=void,
+        voided=voided,
         settled=settled,
         sector_bytes=size,
     )
+
+
+def _is_whole(scan: Scan, record: Record, fence: Fence) -> bool:
+    """Whether the copies of a fence are there: if not, it is what is left of a boot that did not end."""
+    size = scan.geometry.sector_bytes
+    start = max(fence.void_end, record.address // size - record.run)
+    return crc_of_copies(_copies(scan.records, start, record.address, size)) == fence.copies
+
+
+def _copies(records: Iterable[Record], start: int, end: int, size: int) -> list[Record]:
+    """What boots have copied into the sectors from `start` on, in front of address `end`."""
+    return [r for r in records if start * size <= r.address < end and r.boot and r.type != RecordType.MARK]
+
+
+def _with_header(address: int, size: int) -> int:
+    """The sector's beginning for its first record: both stand in one page, and are torn together."""
+    return address - HEADER_BYTES if address % size == HEADER_BYTES else address
 
 
 class Void:
@@ -112,7 +135,7 @@ class Void:
         self._starts: list[int] = []
         self._ends: list[int] = []
         end = 0
-        for start, end_sector in sorted({(f.void_from, f.void_end) for f in fences}):
+        for start, end_sector in sorted({(f.void_start, f.void_end) for f in fences}):
             if end_sector * sector_bytes > start:
                 end = max(end, end_sector * sector_bytes)
                 self._starts.append(start)

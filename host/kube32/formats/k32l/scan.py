@@ -220,9 +220,8 @@ class _Scanner:
             if crc32(image[body : body + length], found) != crc:
                 return None
             key = image[body : body + key_bytes]
-            return Record(
-                kind, flags, key, value_bytes, revision, run, address, address + RECORD_BYTES + length
-            )
+            end = address + RECORD_BYTES + length
+            return Record(kind, flags, key, value_bytes, revision, run, address, end, crc)
         return self._spanning(address, (kind, flags, key_bytes, value_bytes, revision, run), found, crc)
 
     def _spanning(
@@ -246,7 +245,7 @@ class _Scanner:
             return None
         self._scan.head = max(self._scan.head, sequence + further)
         end = (sequence + further) * size + HEADER_BYTES + rest - (further - 1) * geometry.room
-        return Record(kind, flags, body[:key_bytes], value_bytes, revision, run, address, end)
+        return Record(kind, flags, body[:key_bytes], value_bytes, revision, run, address, end, crc)
 
     def _name(self, address: int) -> str:
         """What a damaged record seems to have been."""
