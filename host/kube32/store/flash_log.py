@@ -14,7 +14,6 @@ from kube32.contract import K32L
 from kube32.formats.k32l import (
     HEADER_BYTES,
     RECORD_BYTES,
-    Geometry,
     Placement,
     Record,
     RecordType,
@@ -23,11 +22,17 @@ from kube32.formats.k32l import (
 )
 from kube32.formats.k32l.records import record_header
 from kube32.store.flash import Flash, FlashError
-from kube32.store.recovery import LogUnreadable, Report, Write, margin_of, moving_sectors, recover
+from kube32.store.recovery import (
+    LogUnreadable,
+    Recovered,
+    Report,
+    Write,
+    recover,
+)
+from kube32.store.ring_room import RingRoom
 
 __all__ = ["FlashLog", "LogFull", "LogUnreadable", "Report", "Write"]
 
-_MOST_BATCH_BYTES = 131072
 Rescue = Callable[[bytes], Write | None]
 
 
@@ -59,9 +64,8 @@ class FlashLog:
         self.flash = flash
         self.geometry = flash.geometry
         self.record_bytes = record_bytes
-        geometry = flash.geometry
-        self._batch_bytes = max(record_bytes, min(_MOST_BATCH_BYTES, geometry.sectors // 16 * geometry.room))
-        self.capacity = _capacity(geometry, record_bytes, self._batch_bytes)
+        self._room = RingRoom(flash.geometry, record_bytes)
+        self.capacity = self._room.capacity
         if live_bytes > self.capacity:
             raise ValueError(f"{live_bytes} live bytes do not fit: at most {self.capacity}")
         self.capacity = live_bytes
@@ -83,6 +87,7 @@ class FlashLog:
         self._tail = 0
         self._stated_tail = 0
         self._at = 0
+        self._block = 0
 
     @classmethod
     def open(
@@ -100,21 +105,30 @@ class FlashLog:
         `rescue` gives the newest state of a key whose record turns out to be damaged while it is moved.
         """
         log = cls(flash, live_bytes, record_bytes, rescue)
-        found = recover(flash, revision_block)
-        size = flash.geometry.sector_bytes
+        log._block = revision_block
+        found = recover(flash, log._room, revision_block)
         log.report = found.report
-        log.next_revision, log.reserved = found.next_revision, found.reserved
-        log.programmed_bytes = found.programmed
+        log.next_revision = found.next_revision
         log._recovered = found.objects
-        log._index, log._mark = found.live, found.mark
-        for record in found.live.values():
-            log._count(record, 1)
-        log.head, log._tail, log._stated_tail = found.head, found.tail, found.tail
-        # Never in the fence's own sector: what reads as erased there may not be.
-        log._at = (found.head + 1) * size
-        for record in (*found.live.values(), found.mark):
-            log._begun.setdefault(record.address // size, []).append(record)
+        log._go_on(found)
         return log
+
+    def _go_on(self, found: Recovered) -> None:
+        """Takes over the state that a recovery has left."""
+        size = self.geometry.sector_bytes
+        self.reserved = found.reserved
+        self.programmed_bytes += found.programmed
+        self._index, self._mark = found.live, found.mark
+        self.live_bytes = 0
+        self._spans.clear()
+        self._begun.clear()
+        for record in found.live.values():
+            self._count(record, 1)
+        self.head, self._tail, self._stated_tail = found.head, found.tail, found.tail
+        # Never in the fence's own sector: what reads as erased there may not be.
+        self._at = (found.head + 1) * size
+        for record in (*found.live.values(), found.mark):
+            self._begun.setdefault(record.address // size, []).append(record)
 
     def take_recovered(self) -> list[Write]:
         """The live objects that `open` found; the second time, nothing."""
@@ -158,7 +172,7 @@ class FlashLog:
             mark = reserve if reserve is not None and reserve > self.reserved else None
             # What frees room goes first, in case the writes are more than one commit takes.
             ordered = sorted(writes, key=self._growth) if len(writes) > 1 else writes
-            parts = list(_parts(ordered, self._batch_bytes)) or ([()] if mark else [])
+            parts = list(_parts(ordered, self._room.batch_bytes)) or ([()] if mark else [])
             for number, part in enumerate(parts, 1):
                 self._append(part, mark if number == len(parts) else None)
         except FlashError as error:
@@ -189,11 +203,19 @@ class FlashLog:
                 if self._fits(batch):
                     self._write(batch, writes)
                     return
-            self._make_room()
+            if not self._make_room():
+                self._compact()
         raise LogFull("no sector could be reclaimed")
 
-    def _make_room(self) -> None:
-        """A commit that reclaims of the oldest sector what fits, or only states the tail."""
+    def _compact(self) -> None:
+        """As a boot does it: its copies may take the last sectors, since they count only with their fence."""
+        try:
+            self._go_on(recover(self.flash, self._room, self._block))
+        except LogUnreadable as error:
+            raise LogFull(str(error)) from None
+
+    def _make_room(self) -> bool:
+        """A commit that reclaims of the oldest sector what fits, or only states the tail; False: no room."""
         batch = self._new_batch()
         while self._has_dead_sector(batch):
             batch.tail += 1
@@ -205,9 +227,10 @@ class FlashLog:
                 batch.tail += 1
         if not batch.moved and not batch.marks:
             self._place_mark(batch, self.reserved)
-            if not self._recoverable(batch):
-                raise LogFull("no sector is left to reclaim with")
+            if not self._leaves(batch, self._room.reserve // 4):
+                return False
         self._write(batch, ())
+        return True
 
     def _has_dead_sector(self, batch: _Batch) -> bool:
         """Whether the tail's next sector can go for nothing."""
@@ -247,29 +270,30 @@ class FlashLog:
         """Sectors that may be opened: those behind the tail as it is durably stated."""
         return self._stated_tail + self.sectors - 1 - self.head
 
-    def _recoverable(self, batch: _Batch, further: int = 0) -> bool:
-        """Whether room is left behind the commit (and a record of `further` bytes in it) for a recovery that
-        has to write it all again.
+    def _leaves(self, batch: _Batch, reserve: int, further: int = 0) -> bool:
+        """Whether a commit (and a record of `further` bytes in it) leaves room for a recovery that has to write
+        it all again, and `reserve` sectors.
         """
         touched, opened = batch.placement.extent(further)
-        return opened + touched + 1 <= self._erasable
+        return opened + self._room.committing(touched) + reserve <= self._erasable
 
     def _fits(self, batch: _Batch) -> bool:
-        """Whether also the largest record can still be moved afterwards, by a commit that is recoverable."""
-        spans = [_span(record.stored_bytes, self.geometry) for record in batch.moved]
-        largest = max([*spans, *self._spans], default=1)
+        """Whether a commit leaves what it must, and the largest record can still be moved afterwards."""
+        sizes = [record.stored_bytes for record in batch.moved]
+        largest = max([*sizes, *(span * self.geometry.room for span in self._spans)], default=1)
+        opened = batch.placement.extent()[1]
+        reserve = self._room.reserve
         return (
-            self._recoverable(batch)
-            and batch.placement.extent()[1] + moving_sectors(largest) + margin_of(self.geometry)
-            <= self._erasable
+            self._leaves(batch, reserve)
+            and opened + self._room.moving(largest) + reserve // 2 <= self._erasable
         )
 
     # --- reclaiming ---
 
     def _reclaim_some(self, batch: _Batch, write_bytes: int) -> None:
         """Moves the tail on when free sectors are few: at the pace of the writes, faster the fewer there are."""
-        largest = max(self._spans, default=1)
-        target = max(self.sectors * 3 // 20, moving_sectors(largest) + margin_of(self.geometry) + 2)
+        largest = max(self._spans, default=1) * self.geometry.room
+        target = max(self.sectors * 3 // 20, self._room.moving(largest) + self._room.reserve + 2)
         free = self._tail + self.sectors - 1 - self.head
         budget = write_bytes * (2 if free > target // 2 else 4)
         while batch.tail < self.head and batch.tail + self.sectors - 1 - self.head < target:
@@ -288,7 +312,7 @@ class FlashLog:
         batch.tail += 1
 
     def _reclaim(self, batch: _Batch, record: Record, *, checked: bool = False) -> bool:
-        """Places a record again; if `checked`, only where the commit stays recoverable: else False."""
+        """Places a record again; if `checked`, only where the commit leaves room enough: else False."""
         if record is self._mark:
             write = Write(b"", mark_value(self.reserved, None, self.geometry), self.next_revision)
         else:
@@ -299,7 +323,7 @@ class FlashLog:
             write = found
         assert write.value is not None
         size = stored_bytes(len(write.key), len(write.value))
-        if checked and not self._recoverable(batch, size):
+        if checked and not self._leaves(batch, self._room.reserve // 2, size):
             return False
         if record is self._mark:
             self._place_mark(batch, self.reserved)
@@ -374,7 +398,7 @@ class FlashLog:
     def _count(self, record: Record, change: int) -> None:
         """A record lives from now on (1), or no longer (-1)."""
         self.live_bytes += change * record.stored_bytes
-        span = _span(record.stored_bytes, self.geometry)
+        span = self._room.span(record.stored_bytes)
         self._spans[span] += change
         if not self._spans[span]:
             del self._spans[span]
@@ -391,16 +415,3 @@ def _parts(writes: Sequence[Write], most: int) -> Iterable[Sequence[Write]]:
         size += length
     if begin < len(writes):
         yield writes[begin:]
-
-
-def _span(size: int, geometry: Geometry) -> int:
-    """Sectors that `size` stored bytes fill."""
-    return -(-size // geometry.room)
-
-
-def _capacity(geometry: Geometry, record_bytes: int, batch_bytes: int) -> int:
-    """The stored bytes that can live in a ring: the rest is for the open sector, recovery and reclaiming."""
-    moving = moving_sectors(_span(record_bytes, geometry))
-    sectors = geometry.sectors - 1 - _span(batch_bytes, geometry) - moving - margin_of(geometry)
-    # A commit begins on a page of its own, and a record's header stays in one sector.
-    return max(0, sectors) * (geometry.room - geometry.page_bytes - RECORD_BYTES)

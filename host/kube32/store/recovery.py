@@ -11,11 +11,9 @@ from kube32.contract import K32L
 from kube32.formats.k32l import (
     Fault,
     Fence,
-    Geometry,
     Placement,
     Record,
     RecordType,
-    Resolution,
     Scan,
     crc_of_copies,
     mark_value,
@@ -23,7 +21,10 @@ from kube32.formats.k32l import (
     scan,
 )
 from kube32.store.flash import Flash
+from kube32.store.ring_room import RingRoom
 
+# As many torn fences would have to read as erased, all at once, before one of them escapes a boot.
+_BLANK_SECTORS = 4
 _MOST_REVISION = (1 << 63) - 1
 
 
@@ -65,27 +66,15 @@ class Recovered:
     programmed: int
 
 
-def margin_of(geometry: Geometry) -> int:
-    """Sectors that are kept free for boots in a row that the power does not let finish."""
-    return max(1, min(4, geometry.sectors // 8)) + geometry.sectors // 64
-
-
-def moving_sectors(span: int) -> int:
-    """Free sectors that a commit needs which moves a record of `span` sectors: those that it opens, as many
-    again for a recovery that has to write them once more, one for where they begin and one for the fence.
-    """
-    return 2 * span + 2
-
-
-def recover(flash: Flash, revision_block: int) -> Recovered:
+def recover(flash: Flash, room: RingRoom, revision_block: int) -> Recovered:
     """Reads the whole flash, makes what it chose durable, and gives it. LogUnreadable, FlashError."""
     geometry = flash.geometry
     found = scan(flash.read(0, geometry.size), geometry)
     if found.blank or _never_begun(found):
-        return _Recovery(flash, found, resolve(found), revision_block, new=True).run()
+        return _Recovery(flash, found, room, revision_block, new=True).run()
     if not found.records:
         raise LogUnreadable("it holds no whole record of a K32L journal, and is not erased either")
-    return _Recovery(flash, found, resolve(found), revision_block, new=False).run()
+    return _Recovery(flash, found, room, revision_block, new=False).run()
 
 
 def _never_begun(found: Scan) -> bool:
@@ -96,11 +85,12 @@ def _never_begun(found: Scan) -> bool:
 
 
 class _Recovery:
-    def __init__(self, flash: Flash, found: Scan, says: Resolution, block: int, *, new: bool) -> None:
+    def __init__(self, flash: Flash, found: Scan, room: RingRoom, block: int, *, new: bool) -> None:
         self._flash = flash
         self._geometry = flash.geometry
         self._scan = found
-        self._says = says
+        self._says = says = resolve(found)
+        self._room = room
         self._report = Report(new=new, records=len(found.records))
         self._tail = says.tail
         self._programmed = 0
@@ -118,7 +108,7 @@ class _Recovery:
         plan = self._plan()
         if not self._has_room(plan):
             raise LogUnreadable("no sector is left in which recovery could write what it found")
-        for sequence in range(says.last + 1, self._scan.head + 1):
+        for sequence in reversed(range(says.last + 1, self._end_of_traces())):
             self._erase(sequence)
         self._write(plan.copies)
         self._write(plan.fence)
@@ -135,6 +125,20 @@ class _Recovery:
             self._programmed,
         )
 
+    def _end_of_traces(self) -> int:
+        """The first sector to which no boot before this one, that did not end, can have come.
+
+        They open sectors one after the other, so none came past a sector that still has its older header. In
+        the ring's first round there is none: there, a few sectors that read as erased are the end. Torn fences
+        are among the traces. They are erased first, or one could come to life in front of newer copies.
+        """
+        sequence, blank, slots = self._scan.head + 1, 0, self._geometry.sectors
+        end = self._says.tail + slots
+        while sequence < end and not self._scan.is_older(sequence) and blank < _BLANK_SECTORS:
+            blank = blank + 1 if self._scan.is_blank(sequence) else 0
+            sequence += 1
+        return min(sequence, end)
+
     def _damaged_pages(self) -> int:
         """How many marks may be lost: each commit has a page of its own."""
         page = self._geometry.page_bytes
@@ -145,7 +149,8 @@ class _Recovery:
         says, sectors, size = self._says, self._geometry.sectors, self._geometry.sector_bytes
         again, tail = list(says.copies), says.tail
         plan = self._lay_out(again, tail)
-        low = margin_of(self._geometry) + 3
+        largest = max((r.stored_bytes for r in says.live.values()), default=1)
+        low = self._room.moving(largest) + self._room.reserve + 1
         due = {record.key for record in again}
         by_sector: dict[int, list[Record]] = {}
         while tail <= says.last and tail + sectors - 1 - plan.mark.address // size < low:
@@ -170,7 +175,8 @@ class _Recovery:
             copy = Record(record.type, K32L.boot, record.key, record.value_bytes, record.revision, run, 0, 0)
             copies.add(copy, self._scan.value(record))
             placed.append(copy)
-        fence = Placement(self._geometry, copies.next_start)
+        # In a sector of its own: no erase can spoil copies and leave their fence.
+        fence = Placement(self._geometry, -(-copies.next_start // size) * size)
         standing = [r for r in says.standing if r.address >= tail * size]
         crc = crc_of_copies([*standing, *placed])
         says_then = Fence(self._reserved, says.void_start, says.void_end, crc)

@@ -35,7 +35,8 @@ class Fault:
 class Scan:
     """What an image holds. `head` is the sequence of the newest sector, -1 when there is none.
 
-    `records` and `faults` are by address; `blank`: every byte reads as erased.
+    `records` and `faults` are by address; `blank`: every byte reads as erased; `sequences`: what the header in
+    each slot says, None where none is good.
     """
 
     image: bytes
@@ -44,6 +45,7 @@ class Scan:
     blank: bool = False
     records: list[Record] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    sequences: list[int | None] = field(default_factory=list)
 
     @property
     def oldest(self) -> int:
@@ -54,6 +56,16 @@ class Scan:
         """The value of one of the records."""
         start = record.address + RECORD_BYTES
         return join(self.image, self.geometry, start, len(record.key) + record.value_bytes)[len(record.key) :]
+
+    def is_older(self, sequence: int) -> bool:
+        """Whether the slot of a sector that is not opened yet has the good header of an earlier round."""
+        return self.sequences[sequence % self.geometry.sectors] is not None
+
+    def is_blank(self, sequence: int) -> bool:
+        """Whether a sector's slot reads as erased."""
+        size = self.geometry.sector_bytes
+        at = sequence % self.geometry.sectors * size
+        return self.image.count(K32L.blank, at, at + size) == size
 
     def place(self, address: int) -> str:
         """An address in words: where in the image it is."""
@@ -95,7 +107,6 @@ class _Scanner:
         self._size = geometry.sector_bytes
         self._blank = bytes([K32L.blank]) * self._size
         self._firsts: dict[int, int] = {}
-        self._sequences: list[int | None] = []
         self._scan = Scan(image, geometry)
         self._resume = 0
         # A failed CRC may cost a long record's bytes: as many of them as an honest image could never use up.
@@ -104,9 +115,10 @@ class _Scanner:
     def run(self) -> Scan:
         scan, geometry = self._scan, self._geometry
         scan.blank = self._image.count(K32L.blank) == len(self._image)
+        scan.sequences = [None] * geometry.sectors
         if scan.blank:
             return scan
-        sequences = self._sequences = [self._header(slot) for slot in range(geometry.sectors)]
+        sequences = self._scan.sequences = [self._header(slot) for slot in range(geometry.sectors)]
         scan.head = max((s for s in sequences if s is not None), default=-1)
         self._find_headless()
         sequence = scan.oldest - 1
@@ -136,7 +148,7 @@ class _Scanner:
         """Newest sectors whose header is spoilt are known by their records: a CRC covers the sequence."""
         scan, sectors = self._scan, self._geometry.sectors
         for sequence in range(scan.head + 1, scan.head + 1 + sectors):
-            if self._sequences[sequence % sectors] is not None or not self._has_record(sequence):
+            if self._scan.sequences[sequence % sectors] is not None or not self._has_record(sequence):
                 return
             scan.head = sequence
 
@@ -237,7 +249,7 @@ class _Scanner:
         if further >= geometry.sectors or self._budget < length:
             return None
         for number in range(sequence + 1, sequence + further + 1):
-            if self._sequences[number % geometry.sectors] not in (number, None):
+            if self._scan.sequences[number % geometry.sectors] not in (number, None):
                 return None
         body = join(self._image, geometry, address + RECORD_BYTES, length)
         if crc32(body, found) != crc:
