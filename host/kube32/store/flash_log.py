@@ -45,6 +45,7 @@ class _Batch:
     """A commit being laid out: its placement and what becomes true when it is durable."""
 
     placement: Placement
+    stated: int
     tail: int
     moved: list[Record] = field(default_factory=list)
     marks: list[tuple[Record, int]] = field(default_factory=list)
@@ -86,7 +87,9 @@ class FlashLog:
         self._mark: Record | None = None
         self._tail = 0
         self._stated_tail = 0
+        self._prior_tail = 0
         self._at = 0
+        self._at_end_of_boot = 0
         self._block = 0
 
     @classmethod
@@ -111,7 +114,19 @@ class FlashLog:
         log.next_revision = found.next_revision
         log._recovered = found.objects
         log._go_on(found)
+        log._end_boot()
         return log
+
+    def _end_boot(self) -> None:
+        """A first commit, behind the fence: once it is there, nobody can doubt that the fence was whole.
+
+        It brings nothing that could come and go, so it may stand in the fence's sector. Others may not.
+        """
+        after, self._at = self._at, self._at_end_of_boot
+        batch = self._new_batch()
+        self._place_mark(batch, self.reserved)
+        self._write(batch, ())
+        self._at = max(after, self._at)
 
     def _go_on(self, found: Recovered) -> None:
         """Takes over the state that a recovery has left."""
@@ -124,8 +139,9 @@ class FlashLog:
         self._begun.clear()
         for record in found.live.values():
             self._count(record, 1)
-        self.head, self._tail, self._stated_tail = found.head, found.tail, found.tail
-        # Never in the fence's own sector: what reads as erased there may not be.
+        self.head = found.head
+        self._tail = self._stated_tail = self._prior_tail = found.tail
+        self._at_end_of_boot = found.next_start
         self._at = (found.head + 1) * size
         for record in (*found.live.values(), found.mark):
             self._begun.setdefault(record.address // size, []).append(record)
@@ -210,31 +226,33 @@ class FlashLog:
     def _compact(self) -> None:
         """As a boot does it: its copies may take the last sectors, since they count only with their fence."""
         try:
-            self._go_on(recover(self.flash, self._room, self._block))
+            self._go_on(recover(self.flash, self._room, self._block, self._stated_tail))
         except LogUnreadable as error:
             raise LogFull(str(error)) from None
 
     def _make_room(self) -> bool:
-        """A commit that reclaims of the oldest sector what fits, or only states the tail; False: no room."""
+        """A commit that only states the tail, where that frees sectors, or reclaims of the oldest one what
+        fits; False: there is no room for that.
+        """
         batch = self._new_batch()
-        while self._has_dead_sector(batch):
-            batch.tail += 1
-        if batch.tail < self.head:
+        if self._tail > self._prior_tail:
+            self._place_mark(batch, self.reserved)
+            if not self._leaves(batch, self._room.reserve // 4):
+                return False
+        elif batch.tail < self.head:
             for record in filter(self._counts, self._begun.get(batch.tail, ())):
                 if not self._reclaim(batch, record, checked=True):
                     break
             else:
                 batch.tail += 1
         if not batch.moved and not batch.marks:
-            self._place_mark(batch, self.reserved)
-            if not self._leaves(batch, self._room.reserve // 4):
-                return False
+            return False
         self._write(batch, ())
         return True
 
-    def _has_dead_sector(self, batch: _Batch) -> bool:
-        """Whether the tail's next sector can go for nothing."""
-        return batch.tail < self.head and not any(map(self._counts, self._begun.get(batch.tail, ())))
+    def _is_dead(self, sequence: int) -> bool:
+        """Whether nothing that lives begins in a sector."""
+        return not any(map(self._counts, self._begun.get(sequence, ())))
 
     def _batch(self, writes: Sequence[Write], reserve: int | None, *, pace: bool) -> _Batch:
         """The layout of a commit, with some reclaiming if `pace`."""
@@ -250,7 +268,10 @@ class FlashLog:
         return batch
 
     def _new_batch(self) -> _Batch:
-        return _Batch(Placement(self.geometry, self._at), self._tail)
+        while self._tail < self.head and self._is_dead(self._tail):
+            self._begun.pop(self._tail, None)
+            self._tail += 1
+        return _Batch(Placement(self.geometry, self._at), self._tail, self._tail)
 
     def _place(self, batch: _Batch, kind: RecordType, key: bytes, value: bytes, revision: int) -> Record:
         flags = 0 if batch.moved or batch.marks else K32L.begins
@@ -266,16 +287,18 @@ class FlashLog:
         batch.marks.append((self._place(batch, RecordType.MARK, b"", value, self.next_revision), revision))
 
     @property
-    def _erasable(self) -> int:
-        """Sectors that may be opened: those behind the tail as it is durably stated."""
-        return self._stated_tail + self.sectors - 1 - self.head
+    def _free(self) -> int:
+        """Sectors that may be opened, also by a boot that finds this commit torn and so trusts only what was
+        stated before the last one.
+        """
+        return self._prior_tail + self.sectors - 1 - self.head
 
     def _leaves(self, batch: _Batch, reserve: int, further: int = 0) -> bool:
         """Whether a commit (and a record of `further` bytes in it) leaves room for a recovery that has to write
         it all again, and `reserve` sectors.
         """
         touched, opened = batch.placement.extent(further)
-        return opened + self._room.committing(touched) + reserve <= self._erasable
+        return opened + self._room.committing(touched) + reserve <= self._free
 
     def _fits(self, batch: _Batch) -> bool:
         """Whether a commit leaves what it must, and the largest record can still be moved afterwards."""
@@ -284,8 +307,7 @@ class FlashLog:
         opened = batch.placement.extent()[1]
         reserve = self._room.reserve
         return (
-            self._leaves(batch, reserve)
-            and opened + self._room.moving(largest) + reserve // 2 <= self._erasable
+            self._leaves(batch, reserve) and opened + self._room.moving(largest) + reserve // 2 <= self._free
         )
 
     # --- reclaiming ---
@@ -297,7 +319,7 @@ class FlashLog:
         free = self._tail + self.sectors - 1 - self.head
         budget = write_bytes * (2 if free > target // 2 else 4)
         while batch.tail < self.head and batch.tail + self.sectors - 1 - self.head < target:
-            if batch.copied >= budget and not self._has_dead_sector(batch):
+            if batch.copied >= budget and not self._is_dead(batch.tail):
                 return
             self._reclaim_sector(batch)
             budget = max(budget, 1)
@@ -366,7 +388,7 @@ class FlashLog:
             self.head = piece.sequence
         self.flash.sync()
         self._at = batch.placement.next_start
-        self._stated_tail = self._tail
+        self._prior_tail, self._stated_tail = self._stated_tail, batch.stated
         for sequence in range(self._tail, batch.tail):
             self._begun.pop(sequence, None)
         self._tail = batch.tail

@@ -53,28 +53,35 @@ class Report:
 
 @dataclass(slots=True)
 class Recovered:
-    """The state of a log after recovery, from which FlashLog goes on in sector `head` + 1."""
+    """The state of a log after recovery, from which FlashLog goes on.
+
+    `head`: the fence's sector. `next_start`: the page behind the fence.
+    """
 
     report: Report
     objects: list[Write]
     live: dict[bytes, Record]
     mark: Record
     head: int
+    next_start: int
     tail: int
     next_revision: int
     reserved: int
     programmed: int
 
 
-def recover(flash: Flash, room: RingRoom, revision_block: int) -> Recovered:
-    """Reads the whole flash, makes what it chose durable, and gives it. LogUnreadable, FlashError."""
+def recover(flash: Flash, room: RingRoom, revision_block: int, stated_tail: int = 0) -> Recovered:
+    """Reads the whole flash, makes what it chose durable, and gives it. LogUnreadable, FlashError.
+
+    `stated_tail`: what is known to be durably stated, since it was synced without a cut meanwhile.
+    """
     geometry = flash.geometry
     found = scan(flash.read(0, geometry.size), geometry)
     if found.blank or _never_begun(found):
-        return _Recovery(flash, found, room, revision_block, new=True).run()
+        return _Recovery(flash, found, room, revision_block, stated_tail, new=True).run()
     if not found.records:
         raise LogUnreadable("it holds no whole record of a K32L journal, and is not erased either")
-    return _Recovery(flash, found, room, revision_block, new=False).run()
+    return _Recovery(flash, found, room, revision_block, stated_tail, new=False).run()
 
 
 def _never_begun(found: Scan) -> bool:
@@ -85,12 +92,16 @@ def _never_begun(found: Scan) -> bool:
 
 
 class _Recovery:
-    def __init__(self, flash: Flash, found: Scan, room: RingRoom, block: int, *, new: bool) -> None:
+    def __init__(
+        self, flash: Flash, found: Scan, room: RingRoom, block: int, stated_tail: int, *, new: bool
+    ) -> None:
         self._flash = flash
         self._geometry = flash.geometry
         self._scan = found
         self._says = says = resolve(found)
         self._room = room
+        # No sector from here on may be opened: its slot holds one that counts, or may count after a cut.
+        self._bound = max(says.stable_tail, stated_tail) + flash.geometry.sectors
         self._report = Report(new=new, records=len(found.records))
         self._tail = says.tail
         self._programmed = 0
@@ -107,6 +118,9 @@ class _Recovery:
         objects = [Write(key, self._scan.value(r), r.revision) for key, r in says.live.items()]
         plan = self._plan()
         if not self._has_room(plan):
+            # So many boots in a row have been cut that what they say of the tail has to be believed.
+            self._bound = says.tail + self._geometry.sectors
+        if not self._has_room(plan):
             raise LogUnreadable("no sector is left in which recovery could write what it found")
         for sequence in reversed(range(says.last + 1, self._end_of_traces())):
             self._erase(sequence)
@@ -119,6 +133,7 @@ class _Recovery:
             live,
             plan.mark,
             plan.mark.address // size,
+            plan.fence.next_start,
             plan.tail,
             self._next_revision,
             self._reserved,
@@ -132,12 +147,11 @@ class _Recovery:
         the ring's first round there is none: there, a few sectors that read as erased are the end. Torn fences
         are among the traces. They are erased first, or one could come to life in front of newer copies.
         """
-        sequence, blank, slots = self._scan.head + 1, 0, self._geometry.sectors
-        end = self._says.tail + slots
+        sequence, blank, end = self._scan.head + 1, 0, self._bound
         while sequence < end and not self._scan.is_older(sequence) and blank < _BLANK_SECTORS:
             blank = blank + 1 if self._scan.is_blank(sequence) else 0
             sequence += 1
-        return min(sequence, end)
+        return sequence
 
     def _damaged_pages(self) -> int:
         """How many marks may be lost: each commit has a page of its own."""
@@ -160,7 +174,8 @@ class _Recovery:
             again += [r for r in by_sector.get(tail, ()) if r.key not in due]
             tail += 1
             further = self._lay_out(again, tail)
-            if not self._has_room(further):
+            # One for the fence of the next boot.
+            if not self._has_room(further, spare=1):
                 break
             plan = further
         return plan
@@ -187,9 +202,9 @@ class _Recovery:
         fence.add(mark, content)
         return _Plan(copies, placed, fence, mark, tail)
 
-    def _has_room(self, plan: "_Plan") -> bool:
-        """Whether only sectors behind the tail, as it is durably stated now, would be erased."""
-        return plan.mark.end // self._geometry.sector_bytes < self._says.tail + self._geometry.sectors
+    def _has_room(self, plan: "_Plan", spare: int = 0) -> bool:
+        """Whether only sectors would be erased that no reading of what a cut has torn can need."""
+        return plan.mark.end // self._geometry.sector_bytes + spare < self._bound
 
     def _erase(self, sequence: int) -> None:
         """Erases a sector's slot, once in one recovery."""

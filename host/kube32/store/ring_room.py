@@ -13,7 +13,7 @@ class RingRoom:
     `batch_bytes`: what one commit writes at most, reclaiming apart. `capacity`: the bytes that can live.
     `reserve`: sectors that commits leave free so that recovery, cut several times in a row, can still move
     everything that lives past the tail: it moves as much at once as is free, and each time costs a sector for
-    its fence, which is cheapest when about twice the root of the live sectors is kept.
+    its fence, which costs least when about twice the root of the live sectors is kept.
     """
 
     def __init__(self, geometry: Geometry, record_bytes: int) -> None:
@@ -35,10 +35,10 @@ class RingRoom:
         return -(-size // self._room)
 
     def committing(self, touched: int) -> int:
-        """Free sectors that a commit leaves which wrote to `touched` ones: a recovery writes them again, and
-        its fence.
+        """Free sectors that a commit leaves which wrote to `touched` ones: a recovery writes them again and its
+        fence, and a second one a fence.
         """
-        return touched + 1
+        return touched + 2
 
     def moving(self, size: int) -> int:
         """Free sectors that a commit needs which moves a record of `size` bytes, with those that it leaves."""
@@ -46,4 +46,4 @@ class RingRoom:
 
 
 def _reserve(live: int) -> int:
-    return max(1, ceil(2 * sqrt(live)) - 1)
+    return ceil(2 * sqrt(live))

@@ -13,7 +13,8 @@ class Resolution:
     """What a log says.
 
     `live`: the newest Put of each key that exists. `last`: the sequence of the last sector that counts (-1:
-    none). `tail`: the oldest that does. `next_revision`: above every revision that was ever given out.
+    none). `tail`: the oldest that does. `stable_tail`: the same as far as it was stated before another commit
+    began: whatever a cut has torn, sectors in front of it are free. `next_revision`: above every revision that was ever given out.
     `void_start` (an address), `void_end` (a sequence): what the next fence has to say. `standing`: the copies of
     earlier boots, if there are but boots since. `copies`: the records to write again before it.
     `faults`: damage that may have cost something; `torn`: places behind the last commit's beginning that a cut
@@ -23,6 +24,7 @@ class Resolution:
     live: dict[bytes, Record]
     last: int
     tail: int
+    stable_tail: int
     next_revision: int
     void_start: int
     void_end: int
@@ -72,17 +74,22 @@ def resolve(scan: Scan) -> Resolution:
     last = max(((r.end - 1) // size for r in counted), default=-1)
     stating = [r for r in counted if r.begins or (r.boot and r.type == RecordType.MARK)]
     tail = max([scan.oldest, *(r.address // size - r.run for r in stating)])
+    last_begun = max((r.address for r in counted if r.begins), default=-1)
+    stable = [r.address // size - r.run for r in stating if r.address < last_begun]
     voided = Void((fence for _, fence in fences), size)
     if voided:
         counted = [r for r in counted if not voided.has(r.address)]
     service_from = 0 if last_fence is None else last_fence.address
     service = [r for r in counted if r.address >= service_from and not r.boot]
-    places = [f for f in scan.faults if f.end > tail * size and not voided.has(f.address)]
+    places = [
+        fault
+        for fault in scan.faults
+        if fault.end > tail * size and not voided.has(fault.address) and not _is_of_boots(scan, fault, fences)
+    ]
     if last_fence is not None and says is not None and not service:
         # Nothing but boots since: only fences can be torn, and the next one says it all again.
         start, end = says.void_start, says.void_end
         standing = _copies(counted, end, last_fence.address, size)
-        places = [f for f in places if not end * size <= f.address < last_fence.end]
         trusted_end, again_from = last_fence.end, settled + 1
     else:
         after_fence = 0 if last_fence is None else ((last_fence.end - 1) // size + 1) * size
@@ -98,6 +105,7 @@ def resolve(scan: Scan) -> Resolution:
         live=live,
         last=last,
         tail=tail,
+        stable_tail=max([scan.oldest, *stable]),
         next_revision=next_revision,
         void_start=start,
         void_end=end,
@@ -116,6 +124,15 @@ def _is_whole(scan: Scan, record: Record, fence: Fence) -> bool:
     size = scan.geometry.sector_bytes
     start = max(fence.void_end, record.address // size - record.run)
     return crc_of_copies(_copies(scan.records, start, record.address, size)) == fence.copies
+
+
+def _is_of_boots(scan: Scan, fault: Fault, fences: list[tuple[Record, Fence]]) -> bool:
+    """Whether a place can only be an earlier fence that a cut has torn: all copies around it are there."""
+    size = scan.geometry.sector_bytes
+    return any(
+        fence.void_end * size <= fault.address < record.end and _is_whole(scan, record, fence)
+        for record, fence in fences
+    )
 
 
 def _copies(records: Iterable[Record], start: int, end: int, size: int) -> list[Record]:

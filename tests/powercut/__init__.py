@@ -1,0 +1,1 @@
+"""Power cuts at and inside every flash operation of random workloads."""
