@@ -146,7 +146,7 @@ class Workload:
         shown: State | None = None
         while True:
             self.flash.reboot()
-            if boots < _MOST_BOOTS_CUT and random.random() < 0.5:
+            if boots < _MOST_BOOTS_CUT and random.random() < 0.4:
                 self.flash.cut_after(random.randrange(1, 8))
             boots += 1
             try:
@@ -158,9 +158,10 @@ class Workload:
             assert shown in (None, found), f"boot {boots} shows something else than the boot before"
             shown = found
             self.flash.cut_after(0)
-            if random.random() >= 0.4:
+            if random.random() >= 0.25:
                 break
-        self.go_on(log, dict(shown))
+        if random.random() < 0.6:
+            self.go_on(log, dict(shown))
 
     def judge(self, found: State, writes: list[Write], log: FlashLog) -> None:
         """What was acknowledged is there, and of the rest each write whole or not at all."""

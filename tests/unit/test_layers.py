@@ -18,7 +18,7 @@ MAY_KNOW = {
     "kubelet": {"contract", "formats", "client", "wasm"},
     "proxy": {"contract", "formats", "client"},
     "sim": {"contract", "formats", "store", "api", "client", "controllers", "kubelet", "wasm", "proxy"},
-    "cli": {"contract", "formats", "client"},
+    "cli": {"contract", "formats", "store", "client"},
 }
 
 

@@ -11,6 +11,7 @@ import typer
 from kube32 import __version__
 from kube32.cli.cluster import Cluster, Target, run_in_cluster, run_verb
 from kube32.cli.errors import CliError
+from kube32.cli.journal_app import journal_app
 
 app = typer.Typer(
     add_completion=False,
@@ -49,7 +50,8 @@ def _as_json(output: str) -> bool:
     return output == "json"
 
 
-def _print_json(obj: Any) -> None:
+def print_json(obj: Any) -> None:
+    """Prints what -o json asks for."""
     json.dump(obj, sys.stdout, indent=2)
     print()
 
@@ -78,7 +80,7 @@ def push(
         as_json = _as_json(output)
         module = await modules.push(cluster, file, modules.check_name(name or file.stem))
         if as_json:
-            _print_json(module)
+            print_json(module)
         else:
             status = module["status"]
             size = f"{status['sizeBytes']} bytes, SHA-256 {status['sha256']}"
@@ -113,7 +115,7 @@ def deploy(
         )
         pod = await modules.deploy(cluster, file, flags)
         if as_json:
-            _print_json(pod)
+            print_json(pod)
         else:
             print(f"pod/{pod['metadata']['name']} created")
         return 0
@@ -138,7 +140,7 @@ def checkpoint(
         if status.get("phase") != "Saved":
             raise CliError(_failure(f"checkpoint/{name} failed", status), 1)
         if output == "json":
-            _print_json(result)
+            print_json(result)
             return 0
         print(f"checkpoint/{name} saved: {status['sizeBytes']} bytes from node {status['nodeName']}")
         if output:
@@ -196,7 +198,7 @@ def move(
         status = result.get("status", {})
         done = status.get("phase") == "Completed"
         if as_json:
-            _print_json(result)
+            print_json(result)
         elif done:
             print(status.get("message") or f"pod {pod} moved")
         else:
@@ -218,7 +220,7 @@ def inspect(
         as_json = _as_json(output)
         facts = snapshots.read(file)
         if as_json:
-            _print_json(facts)
+            print_json(facts)
         else:
             snapshots.show(facts)
         return 1 if facts["problem"] else 0
@@ -230,6 +232,7 @@ users_app = typer.Typer(
     no_args_is_help=True, help="Adds, lists and removes users with kubeconfigs of their own."
 )
 app.add_typer(users_app, name="user")
+app.add_typer(journal_app, name="journal")
 
 
 @users_app.command("add")
@@ -283,7 +286,7 @@ def user_list(context: typer.Context, output: Output = "") -> None:
         as_json = _as_json(output)
         rows = await users.listed(cluster)
         if as_json:
-            _print_json(rows)
+            print_json(rows)
             return 0
         table = [("NAME", "ROLES", "GROUPS", "CREDENTIAL", "CREATED")]
         for row in rows:

@@ -16,7 +16,8 @@ from kube32.client.api import ApiClient
 from kube32.client.kubeconfig import render_kubeconfig
 from kube32.contract import NAMES, Limits, limits_for
 from kube32.controllers.manager import Controllers
-from kube32.sim.durable import open_store
+from kube32.sim.console import Console
+from kube32.sim.durable import open_store, store_facts
 from kube32.sim.inprocess import InProcessTransport
 from kube32.sim.listeners import make_listeners, start_listeners
 from kube32.sim.node import make_kubelet, node_options, start_kubelet
@@ -30,6 +31,10 @@ async def run_control_plane(options: SimOptions) -> None:
     limits = limits_for(options.profile)
     async with AsyncExitStack() as stack:
         server, security, port = await _serve(options, limits, stack)
+        if options.console is not None:
+            console = Console(options.console, {"STORE": lambda: store_facts(server.store)}, limits)
+            await console.start()
+            stack.push_async_callback(console.stop)
         loop = asyncio.get_running_loop()
         ca_pem = security.ca_pem if limits.profile == "sim" else ""
         controllers = Controllers(

@@ -48,6 +48,13 @@ def _open(options: SimOptions, limits: Limits) -> Store:
     return store
 
 
+def store_facts(store: Store) -> dict[str, int | float | str]:
+    """What K32_CMD:STORE answers."""
+    if store.journal is not None:
+        return {"journal": JOURNAL, **store.journal.stats()}
+    return {"journal": "none, objects live in memory", **store.stats()}
+
+
 def _say(name: str, journal: Journal) -> None:
     """One line for what is lost, and one for what a stop interrupted and nobody was told of."""
     for places, meaning in (

@@ -56,6 +56,9 @@ def sim(
     enable_flash: Annotated[
         bool, typer.Option("--enable-flash", help="Keep objects in DIR/kube32/store/journal.img.")
     ] = False,
+    console: Annotated[
+        Path | None, typer.Option(help="Answer K32_CMD lines here: a Unix socket to make, or a pty.")
+    ] = None,
     ingress: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where this node listens for Ingress requests.")
     ] = "",
@@ -84,8 +87,9 @@ def sim(
             raise StartError(f'--profile "{profile}": the profiles are {", ".join(PROFILES)}')
         if worker and kubeconfig is None:
             raise StartError("--worker needs --kubeconfig FILE, the worker.kubeconfig of the control plane")
-        if worker and enable_flash:
-            raise StartError("--enable-flash is for a control plane: a worker keeps no objects")
+        if worker and (enable_flash or console is not None):
+            flag = "--enable-flash" if enable_flash else "--console"
+            raise StartError(f"{flag} is for a control plane: a worker keeps no objects")
         if kubeconfig is not None and not worker:
             raise StartError("--kubeconfig goes with --worker")
         host, port = parse_listen(listen)
@@ -111,6 +115,7 @@ def sim(
             advertise=[check_host("--advertise", a) for a in advertise or []],
             kubeconfig=kubeconfig,
             enable_flash=enable_flash,
+            console=console and console.absolute(),
             ingress=parse_listen(ingress, "--ingress", "127.0.0.1:8080") if ingress else None,
         )
         prepare_data_dir(options.data_dir)

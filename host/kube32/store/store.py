@@ -74,6 +74,13 @@ class Store:
         with self._lock:
             return self._tree.scan(prefix, after, limit), self._revision
 
+    def stats(self) -> dict[str, int | float | str]:
+        """How many objects, their bytes, and the revision."""
+        with self._lock:
+            entries = self._tree.scan("")
+            size = sum(len(entry.value) for entry in entries)
+            return {"liveKeys": len(entries), "liveBytes": size, "revision": self._revision}
+
     def count(self, prefix: str) -> int:
         """How many objects are under `prefix`."""
         with self._lock:

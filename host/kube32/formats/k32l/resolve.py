@@ -14,11 +14,11 @@ class Resolution:
 
     `live`: the newest Put of each key that exists. `last`: the sequence of the last sector that counts (-1:
     none). `tail`: the oldest that does. `stable_tail`: the same as far as it was stated before another commit
-    began: whatever a cut has torn, sectors in front of it are free. `next_revision`: above every revision that was ever given out.
-    `void_start` (an address), `void_end` (a sequence): what the next fence has to say. `standing`: the copies of
-    earlier boots, if there are but boots since. `copies`: the records to write again before it.
-    `faults`: damage that may have cost something; `torn`: places behind the last commit's beginning that a cut
-    spoilt, which nobody was told of.
+    began: whatever a cut has torn, sectors in front of it are free. `next_revision`: above every revision that
+    was ever given out. `void_start` (an address) and `void_end` (a sequence): what the next fence has to say.
+    `copies`: the records to write again before it; `standing`: those that earlier boots have, if nothing was
+    committed since. `faults`: damage that may have cost something; `torn`: places behind the last commit's
+    beginning that a cut spoilt, which nobody was told of.
     """
 
     live: dict[bytes, Record]
