@@ -29,7 +29,7 @@ from kube32.store.flash import FileFlash, FlashError
 from kube32.store.flash_log import FlashLog, LogFull, Write
 from kube32.store.journal import projected_life
 
-_MOST_BYTES = 256 << 20
+_MOST_BYTES = 0xFFFF * K32L.sector_bytes
 _FEWEST_SECTORS = 16
 _KEY_BYTES = 1024
 _SECRETS = "/registry/secrets/"

@@ -25,6 +25,7 @@ from kube32.store.ring_room import RingRoom
 
 # As many torn fences would have to read as erased, all at once, before one of them escapes a boot.
 _BLANK_SECTORS = 4
+_MOST_SECTORS = (1 << 32) - 1
 _MOST_REVISION = (1 << 63) - 1
 
 
@@ -79,8 +80,6 @@ def recover(flash: Flash, room: RingRoom, revision_block: int, stated_tail: int 
     found = scan(flash.read(0, geometry.size), geometry)
     if found.blank or _never_begun(found):
         return _Recovery(flash, found, room, revision_block, stated_tail, new=True).run()
-    if not found.records:
-        raise LogUnreadable("it holds no whole record of a K32L journal, and is not erased either")
     return _Recovery(flash, found, room, revision_block, stated_tail, new=False).run()
 
 
@@ -88,7 +87,7 @@ def _never_begun(found: Scan) -> bool:
     """Whether the power failed while the very first sector was written."""
     size = found.geometry.sector_bytes
     rest = found.image[size:]
-    return not found.records and rest.count(K32L.blank) == len(rest)
+    return not found.records and found.head <= 0 and rest.count(K32L.blank) == len(rest)
 
 
 class _Recovery:
@@ -99,6 +98,10 @@ class _Recovery:
         self._geometry = flash.geometry
         self._scan = found
         self._says = says = resolve(found)
+        if not new and says.last < 0:
+            raise LogUnreadable("it holds no whole record of a K32L journal, and is not erased either")
+        if says.last + 2 * flash.geometry.sectors > _MOST_SECTORS:
+            raise LogUnreadable(f"sector {says.last} is the last one that counts, and leaves no further numbers")
         self._room = room
         # No sector from here on may be opened: its slot holds one that counts, or may count after a cut.
         self._bound = max(says.stable_tail, stated_tail) + flash.geometry.sectors
