@@ -36,7 +36,8 @@ class Informer:
     its name, namespace, uid and resourceVersion.
 
     A handler gets (type, object, former object); type is ADDED, MODIFIED or DELETED. Objects are shared: do
-    not change them. After a 410 the differences to a new list are told as if they had been watched.
+    not change them. After a 410 the differences to a new list are told as if they had been watched; `on_list`
+    is called after each list.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Informer:
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._handlers: list[Handler] = []
+        self.on_list: Callable[[], None] = lambda: None
         self._version = ""
         self._delay_s = 0.0
         self._relisted = False
@@ -140,6 +142,7 @@ class Informer:
             self._replace(key, obj)
         self._version = found.resource_version or "0"
         self.synced.set()
+        self.on_list()
 
     def _replace(self, key: Key, obj: Obj) -> None:
         old = self.items.get(key)

@@ -112,6 +112,7 @@ class Kubelet:
             images=self._services.images.listed,
         )
         self._informer.subscribe(self._on_pod)
+        self._informer.on_list = self._on_list
         self._lease.start()
         self._spawn(self._node_status.run())
         self._spawn(self._informer.run())
@@ -191,6 +192,15 @@ class Kubelet:
         else:
             worker.update(pod)
             self.registry.count_receivers()
+
+    def _on_list(self) -> None:
+        """A control plane that was cut may have forgotten the last second of what it was told."""
+        for worker in self.registry.all():
+            pod = self._informer.get(*worker.key)
+            if pod is not None:
+                worker.context.compare(pod)
+        if self._node_status is not None:
+            self._node_status.send_again()
 
     def _adopt(self, pod: Obj) -> None:
         assert self._services is not None

@@ -77,6 +77,7 @@ class NodeStatus:
         self._info = node_info(name)
         self._sent: Obj | None = None
         self._sent_at = 0.0
+        self._again = False
         self._changes: dict[str, str] = {}
         self.registered = asyncio.Event()
         self.node: Obj = {}
@@ -97,6 +98,10 @@ class NodeStatus:
                 pause_s = _RETRY_MAX_S
             await asyncio.sleep(pause_s * random.uniform(0.8, 1.0))
 
+    def send_again(self) -> None:
+        """The server may have lost what it was told last: the next report brings all of it."""
+        self._again = True
+
     async def _refresh(self) -> None:
         self._images = await self._list_images()
         try:
@@ -106,7 +111,8 @@ class NodeStatus:
                 raise
             self.node = await self._create()
             self._sent = None
-        if not self.registered.is_set():
+        if self._again or not self.registered.is_set():
+            self._again, self._sent = False, None
             await self._take_over()
         await self._report()
         self.registered.set()

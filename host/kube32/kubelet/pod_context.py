@@ -97,6 +97,13 @@ class PodContext:
             if _marked_lost(pod):
                 self.writer.overwritten()
 
+    def compare(self, pod: Obj) -> None:
+        """The pod as the server has it now: where that is older than what it has answered, it has lost the
+        status, which is written again.
+        """
+        if uid_of(pod) == self.uid and _version(pod) < _version(self.pod):
+            self.writer.overwritten()
+
     def report_soon(self) -> None:
         """Reports ContainerCreating, unless the pod runs before."""
         loop = asyncio.get_running_loop()
