@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from kube32.contract import Limits, text
 from kube32.sim.options import StartError
@@ -18,6 +19,67 @@ _PREFIX = b"K32_CMD:"
 _READ_BYTES = 4096
 Facts = Mapping[str, int | float | str]
 Command = Callable[[], Facts]
+
+
+class _Reader(Protocol):
+    async def read(self, n: int) -> bytes: ...
+
+
+class _Writer(Protocol):
+    def write(self, data: bytes) -> None: ...
+    async def drain(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Device:
+    """A character device as reader and writer. (Event loops differ in which devices their pipes take.)"""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+        self._unsent = bytearray()
+
+    async def read(self, n: int) -> bytes:
+        """Up to `n` bytes; b"" when the other end has hung up."""
+        while True:
+            try:
+                return os.read(self._fd, n)
+            except BlockingIOError:
+                await self._until(reading=True)
+            except OSError:
+                return b""
+
+    def write(self, data: bytes) -> None:
+        """Keeps bytes for `drain`."""
+        self._unsent += data
+
+    async def drain(self) -> None:
+        """Sends what was written. OSError."""
+        while self._unsent:
+            try:
+                del self._unsent[: os.write(self._fd, self._unsent)]
+            except BlockingIOError:
+                await self._until(reading=False)
+
+    async def _until(self, *, reading: bool) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        add, remove = (
+            (loop.add_reader, loop.remove_reader) if reading else (loop.add_writer, loop.remove_writer)
+        )
+        add(self._fd, _resolve, ready)
+        try:
+            await ready
+        finally:
+            remove(self._fd)
+
+    def close(self) -> None:
+        """Gives the device up."""
+        os.close(self._fd)
+
+
+def _resolve(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 class Console:
@@ -32,13 +94,13 @@ class Console:
         self._limits = limits
         self._server: asyncio.Server | None = None
         self._sessions: set[asyncio.Task[None]] = set()
-        self._device = -1
 
     async def start(self) -> None:
         """Begins to answer."""
         try:
             if self._path.exists() and stat.S_ISCHR(self._path.stat().st_mode):
-                await self._open_device()
+                device = _Device(self._path)
+                self._keep(asyncio.create_task(self._answer_all(device, device)))
                 return
             self._clear_stale()
             mask = os.umask(0o177)
@@ -63,17 +125,6 @@ class Console:
                 return
         raise StartError(f"--console {self._path}: another process answers there")
 
-    async def _open_device(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._device = os.open(self._path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-        reader = asyncio.StreamReader()
-        source = os.fdopen(os.dup(self._device), "rb", buffering=0)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-        sink = os.fdopen(os.dup(self._device), "wb", buffering=0)
-        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sink)
-        writer = asyncio.StreamWriter(transport, protocol, None, loop)
-        self._keep(asyncio.create_task(self._answer_all(reader, writer)))
-
     async def stop(self) -> None:
         """Ends all sessions and removes the socket."""
         if self._server is not None:
@@ -83,8 +134,6 @@ class Console:
         for session in list(self._sessions):
             session.cancel()
         await asyncio.gather(*self._sessions, return_exceptions=True)
-        if self._device >= 0:
-            os.close(self._device)
 
     def _keep(self, session: "asyncio.Task[None]") -> None:
         self._sessions.add(session)
@@ -101,7 +150,7 @@ class Console:
         self._keep(session)
         await self._answer_all(reader, writer)
 
-    async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_all(self, reader: "_Reader", writer: "_Writer") -> None:
         """One terminal, to its end."""
         limit, pending, skipping = self._limits.console_line_bytes, b"", False
         try:
@@ -120,7 +169,7 @@ class Console:
         finally:
             writer.close()
 
-    async def _say(self, writer: asyncio.StreamWriter, lines: list[str]) -> None:
+    async def _say(self, writer: "_Writer", lines: list[str]) -> None:
         if lines:
             writer.write("".join(f"{line}\r\n" for line in lines).encode())
             async with asyncio.timeout(self._limits.console_write_ms / 1000):
