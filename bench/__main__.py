@@ -1,4 +1,4 @@
-"""Runs the benches that are named, or all: `python -m bench [move|snapshot|api|scale ...]`."""
+"""Runs the benches that are named, or all: `python -m bench [move|snapshot|api|scale|journal ...]`."""
 
 import asyncio
 import sys
@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import api, move, scale, snapshot
+from bench import api, journal, move, scale, snapshot
 from bench.cluster import BenchFailed
 
 BENCHES: dict[str, Callable[[], Path]] = {
     "snapshot": snapshot.run,
     "move": lambda: asyncio.run(move.run()),
     "api": lambda: asyncio.run(api.run()),
+    "journal": journal.run,
     "scale": lambda: asyncio.run(scale.run()),
 }
 
