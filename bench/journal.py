@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import uvloop
+
 from bench.cluster import BenchCluster
 from bench.harness import OUTPUT, Report
 from bench.rivals import Etcd, in_threads, sqlite_writes
@@ -109,7 +111,7 @@ def run() -> Path:
 def _writes(report: Report, folder: Path) -> None:
     """Writes a second, all makes in turn."""
     ours = OurStore(folder)
-    loop = asyncio.Runner()
+    loop = asyncio.Runner(loop_factory=uvloop.new_event_loop)  # that of kube32-sim
     version = Etcd.installed()
     makes: dict[tuple[str, int], Callable[[], float]] = {
         ("store", 1): lambda: ONE / ours.threads(1, ONE),

@@ -58,8 +58,9 @@ class FileFlash:
         self.geometry = geometry
         self._path = path
         self._fd = fd
-        self._dirty: dict[int, bytearray] = {}
-        self._touched: dict[int, tuple[int, int]] = {}
+        self._blank = _BLANK * geometry.sector_bytes
+        # What is not synced: by offset of the first byte, pieces that do not overlap, in the order of operations.
+        self._pieces: list[tuple[int, bytearray]] = []
         self._failure: FlashError | None = None
 
     @classmethod
@@ -92,18 +93,14 @@ class FileFlash:
     def read(self, offset: int, length: int) -> bytes:
         """See Flash."""
         self._check()
-        size = self.geometry.sector_bytes
-        if any(slot in self._dirty for slot in range(offset // size, (offset + length - 1) // size + 1)):
-            parts = []
-            while length > 0:
-                slot, begin = divmod(offset, size)
-                taken = min(length, size - begin)
-                held = self._dirty.get(slot)
-                data = self._read(offset, taken) if held is None else bytes(held[begin : begin + taken])
-                parts.append(data)
-                offset, length = offset + taken, length - taken
-            return b"".join(parts)
-        return self._read(offset, length)
+        data = self._read(offset, length)
+        for at, piece in self._pieces:
+            if at < offset + length and offset < at + len(piece):
+                over = bytearray(data)
+                first, last = max(at, offset), min(at + len(piece), offset + length)
+                over[first - offset : last - offset] = piece[first - at : last - at]
+                data = bytes(over)
+        return data
 
     def _read(self, offset: int, length: int) -> bytes:
         try:
@@ -117,51 +114,37 @@ class FileFlash:
     def erase(self, slot: int) -> None:
         """See Flash."""
         self._check()
-        size = self.geometry.sector_bytes
-        self._dirty[slot] = bytearray(_BLANK * size)
-        self._touched[slot] = (0, size)
+        self._put(slot * self.geometry.sector_bytes, self._blank)
 
     def program(self, offset: int, data: bytes) -> None:
         """See Flash."""
         self._check()
-        slot, begin = divmod(offset, self.geometry.sector_bytes)
-        end = begin + len(data)
-        held = self._dirty.get(slot)
-        if held is None:
-            held = self._dirty[slot] = bytearray(
-                self._read(slot * self.geometry.sector_bytes, self.geometry.sector_bytes)
-            )
-            self._touched[slot] = (begin, end)
-        else:
-            first, last = self._touched[slot]
-            self._touched[slot] = (min(first, begin), max(last, end))
-        held[begin:end] = data
+        self._put(offset, data)
+
+    def _put(self, offset: int, data: bytes) -> None:
+        """Keeps bytes: within the last piece, behind it, or as a piece of their own."""
+        if self._pieces:
+            at, last = self._pieces[-1]
+            if at <= offset <= at + len(last):
+                last[offset - at : offset - at + len(data)] = data
+                return
+        self._pieces.append((offset, bytearray(data)))
 
     def sync(self) -> None:
         """See Flash."""
         self._check()
-        size = self.geometry.sector_bytes
-        at, run = 0, b""
         try:
-            for slot in sorted(self._dirty):
-                first, last = self._touched[slot]
-                piece = bytes(self._dirty[slot][first:last])
-                if run and slot * size + first == at + len(run):
-                    run += piece
-                    continue
-                self._write(at, run)
-                at, run = slot * size + first, piece
-            self._write(at, run)
+            for offset, data in self._pieces:
+                self._write(offset, data)
         except OSError as error:
             self._failure = FlashError(f"{self._path}: {_cause(error)}")
             raise self._failure from None
-        self._dirty.clear()
-        self._touched.clear()
+        self._pieces.clear()
 
-    def _write(self, offset: int, data: bytes) -> None:
-        while data:
-            written = os.pwrite(self._fd, data, offset)
-            offset, data = offset + written, data[written:]
+    def _write(self, offset: int, data: bytearray) -> None:
+        written = os.pwrite(self._fd, data, offset)
+        while written < len(data):
+            written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
 
     def close(self) -> None:
         """Gives the file and its lock up. What was not synced is dropped."""

@@ -183,27 +183,32 @@ class FlashLog:
         """
         if self.failed is not None:
             raise self.failed
-        self._check(writes)
+        parts = self._parts(writes)
+        mark = reserve if reserve is not None and reserve > self.reserved else None
         try:
-            mark = reserve if reserve is not None and reserve > self.reserved else None
-            # What frees room goes first, in case the writes are more than one commit takes.
-            ordered = sorted(writes, key=self._growth) if len(writes) > 1 else writes
-            parts = list(_parts(ordered, self._room.batch_bytes)) or ([()] if mark else [])
-            for number, part in enumerate(parts, 1):
-                self._append(part, mark if number == len(parts) else None)
+            for part in parts[:-1]:
+                self._append(part, None)
+            if parts or mark:
+                self._append(parts[-1] if parts else (), mark)
         except FlashError as error:
             self.failed = error
             raise
 
-    def _check(self, writes: Sequence[Write]) -> None:
-        """Refuses what is too large, one record or all together."""
+    def _parts(self, writes: Sequence[Write]) -> list[Sequence[Write]]:
+        """The writes as commits of a bounded size. LogFull, ValueError for what is too large."""
+        total = grown = 0
         for write in writes:
             size = stored_bytes(len(write.key), len(write.value or b""))
             if size > self.record_bytes or len(write.key) > 0xFFFF:
                 raise ValueError(f"a record of {size} bytes, at most {self.record_bytes}")
-        grown = sum(map(self._growth, writes))
+            total += size
+            grown += (size if write.value is not None else 0) - self.live_size(write.key)
         if grown > 0 and self.live_bytes + grown > self.capacity:
             raise LogFull(f"{self.live_bytes + grown} bytes would live, {self.capacity} can")
+        if total <= self._room.batch_bytes:
+            return [writes] if writes else []
+        # What frees room goes first.
+        return list(_split(sorted(writes, key=self._growth), self._room.batch_bytes))
 
     def _growth(self, write: Write) -> int:
         size = 0 if write.value is None else stored_bytes(len(write.key), len(write.value))
@@ -419,14 +424,15 @@ class FlashLog:
 
     def _count(self, record: Record, change: int) -> None:
         """A record lives from now on (1), or no longer (-1)."""
-        self.live_bytes += change * record.stored_bytes
-        span = self._room.span(record.stored_bytes)
+        size = record.stored_bytes
+        self.live_bytes += change * size
+        span = self._room.span(size)
         self._spans[span] += change
         if not self._spans[span]:
             del self._spans[span]
 
 
-def _parts(writes: Sequence[Write], most: int) -> Iterable[Sequence[Write]]:
+def _split(writes: Sequence[Write], most: int) -> Iterable[Sequence[Write]]:
     """The writes in commits of a bounded size."""
     begin = size = 0
     for number, write in enumerate(writes):

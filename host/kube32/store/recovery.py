@@ -101,7 +101,9 @@ class _Recovery:
         if not new and says.last < 0:
             raise LogUnreadable("it holds no whole record of a K32L journal, and is not erased either")
         if says.last + 2 * flash.geometry.sectors > _MOST_SECTORS:
-            raise LogUnreadable(f"sector {says.last} is the last one that counts, and leaves no further numbers")
+            raise LogUnreadable(
+                f"sector {says.last} is the last one that counts, and leaves no further numbers"
+            )
         self._room = room
         # No sector from here on may be opened: its slot holds one that counts, or may count after a cut.
         self._bound = max(says.stable_tail, stated_tail) + flash.geometry.sectors

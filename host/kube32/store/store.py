@@ -246,7 +246,7 @@ class Store:
         """Waits in this thread until a revision is durable, by a commit of its own if nobody else's has it."""
         assert self._journal is not None
         try:
-            while self._journal.durable_upto < revision and self._deliveries.first_durable:
+            if self._journal.durable_upto < revision:
                 self._journal.commit(unless=revision)
         except JournalFailed:
             self._withdraw()
@@ -301,7 +301,11 @@ class Store:
             for waiter in self._waiters:
                 (done if failure or not first or waiter[0] < first else waiting).append(waiter)
             self._waiters = waiting
+        here = asyncio.get_running_loop()
         for _, loop, future in done:
+            if loop is here:
+                _resolve(future, failure)
+                continue
             try:
                 loop.call_soon_threadsafe(_resolve, future, failure)
             except RuntimeError:  # the waiter's loop has ended
