@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 STATE ?= $(CURDIR)/build/demo
 C_SOURCES := $(shell find examples firmware -name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null | sort)
 
-.PHONY: venv demo test chaos load bench lint format examples clean
+.PHONY: venv demo test chaos load powercut kill fuzz bench lint format examples clean
 
 venv: $(VENV)/.test
 
@@ -29,6 +29,16 @@ chaos: $(VENV)/.test
 
 load: $(VENV)/.test
 	KUBE32_LOAD_SECONDS=$(or $(SECONDS),60) $(PYTEST) tests/e2e/test_load.py
+
+powercut: $(VENV)/.test
+	KUBE32_POWERCUT_POINTS=$(or $(N),1000000) KUBE32_POWERCUT_SEED=$(or $(SEED),$(shell date +%s)) \
+		$(PYTEST) tests/powercut -s
+
+kill: $(VENV)/.test
+	KUBE32_KILLS=$(or $(N),500) KUBE32_KILL_SEED=$(or $(SEED),$(shell date +%s)) $(PYTEST) tests/e2e/test_journal_kill.py -s
+
+fuzz: $(VENV)/.test
+	KUBE32_FUZZ_EXAMPLES=$(or $(N),20000) $(PYTEST) tests/unit/formats/test_k32l.py
 
 bench: $(VENV)/.test
 	@$(BIN)/python -m bench $(ARGS)

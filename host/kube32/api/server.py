@@ -230,6 +230,9 @@ class ApiServer:
         """/healthz, /livez and /readyz, for everybody."""
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
+        journal = self.store.journal
+        if request.path == "/readyz" and journal is not None and journal.failure:
+            return Response(500, f"[-]store failed: {journal.failure}\n".encode(), {}, "text/plain")
         if request.path == "/readyz" and not self._ready:
             return Response(500, b"[-]started failed: the server is starting or stopping\n", {}, "text/plain")
         if request.query_string and "verbose" in request.query:

@@ -21,6 +21,8 @@ from kube32.store.flash_log import FlashLog, LogFull, Write
 from kube32.store.persist_policy import Persist
 
 _log = logging.getLogger(__name__)
+# A shorter time says nothing about years.
+_TELLING_S = 600.0
 _YEAR_S = 365.25 * 86400
 _BIGGEST = 3
 # A flush is begun this much before it is due, so that it is done in time.
@@ -306,7 +308,9 @@ class Journal:
             "acceptedBytes": accepted,
             "writeAmplification": round(log.programmed_bytes / accepted, 2) if accepted else 0.0,
             "uptimeSeconds": round(uptime, 1),
-            "projectedLifeYears": projected_life(log.sectors, log.opened, uptime),
+            "projectedLifeYears": projected_life(log.sectors, log.opened, uptime)
+            if uptime >= _TELLING_S
+            else "unknown yet",
             "recoveryFaults": len(log.report.faults),
             "failure": self.failure,
         }

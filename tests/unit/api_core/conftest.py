@@ -15,7 +15,7 @@ from kube32.api.modules import ModuleStore
 from kube32.api.security import Security
 from kube32.api.server import ApiServer
 from kube32.contract import Limits, limits_for
-from kube32.store import Store, WatchHub
+from kube32.store import Journal, Store, WatchHub
 
 JSON = "application/json"
 
@@ -128,13 +128,13 @@ class Api:
         return Frames(await self.response("GET", path, **more))
 
 
-def make_server(data_dir: Path, limits: Limits) -> ApiServer:
+def make_server(data_dir: Path, limits: Limits, journal: Journal | None = None) -> ApiServer:
     """A server that has not been started."""
-    store = Store(limits)
+    store = Store(limits, journal=journal)
     security = Security.create(data_dir, limits, advertise=[])
     return ApiServer(
         store=store,
-        hub=WatchHub(store, limits),
+        hub=WatchHub(store.settled, limits),
         limits=limits,
         security=security,
         data_dir=data_dir,

@@ -1,5 +1,6 @@
 """K32L: layout, what a reader takes and what it does not (docs/formats.md, "K32L")."""
 
+import os
 import struct
 import zlib
 from random import Random
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube32.formats.k32l import Geometry, RecordType, Scan, resolve, scan
-from kube32.store.flash_log import FlashLog, Write
+from kube32.store.flash_log import FlashLog, LogFull, LogUnreadable, Write
 from kube32.store.flash_memory import MemoryFlash
 
 GEOMETRY = Geometry(12, 1024, 256)
+# More of them: `make fuzz`.
+EXAMPLES = int(os.environ.get("KUBE32_FUZZ_EXAMPLES", "150"))
 
 
 def log_of(flash: MemoryFlash) -> FlashLog:
@@ -136,7 +139,7 @@ def test_a_record_of_an_earlier_round_does_not_count() -> None:
     assert all(r.address // size <= head for r in scanned.records)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.data())
 def test_no_image_makes_a_reader_fail(data: st.DataObject) -> None:
     """Damaged in any way, and forged with good CRCs too."""
@@ -179,8 +182,6 @@ def test_no_image_makes_a_reader_fail(data: st.DataObject) -> None:
 
 
 def boot_ends(flash: MemoryFlash) -> None:
-    from kube32.store.flash_log import LogFull, LogUnreadable
-
     before = bytes(flash.image)
     try:
         FlashLog.open(flash, live_bytes=0, record_bytes=200, revision_block=20)

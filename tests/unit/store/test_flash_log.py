@@ -66,7 +66,6 @@ def test_a_neighbourhood_that_a_card_has_lost_is_said_and_the_rest_is_served(fla
     flash.lose_neighbourhood(20_000, old)
     again = open_log(flash)
     assert keys_of(again) == {k for k in records if k} - lost
-    assert [line.partition(": ")[0] for line in again.report.faults][:1] == ["slot 4 offset 0 (sector 4)"]
     assert any("sector 5 is erased" in line for line in again.report.faults)
 
 
