@@ -130,13 +130,16 @@ class Deliveries:
         else:
             self._held[change.key] = None if change.type == "DELETED" else change.entry, count - 1
 
-    def withdraw(self) -> list[Change]:
-        """Takes all held changes out, newest first, for the tree to be set back."""
-        held = [q.change for q in self._queue if q.held]
-        self._queue = deque(q for q in self._queue if not q.held)
-        self._held.clear()
-        self.held = 0
-        return held[::-1]
+    def withdraw(self, durable_upto: int) -> list[Change]:
+        """Takes the held changes that are not durable out, newest first, for the tree to be set back."""
+        lost = [q.change for q in self._queue if q.held and q.change.revision > durable_upto]
+        self._queue = deque(q for q in self._queue if not q.held or q.change.revision <= durable_upto)
+        self.held -= len(lost)
+        for change in reversed(lost):
+            old, count = self._held.pop(change.key)
+            if count > 1:
+                self._held[change.key] = old, count - 1
+        return lost[::-1]
 
 
 def _tell(queued: _Queued) -> None:

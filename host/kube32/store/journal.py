@@ -17,7 +17,7 @@ from kube32.formats.k32l import stored_bytes
 from kube32.store.entry import Change, Entry, parsed_if_as_long, same_content
 from kube32.store.errors import JournalFailed, StorageFull
 from kube32.store.flash import Flash, FlashError
-from kube32.store.flash_log import FlashLog, LogFull, Write
+from kube32.store.flash_log import FlashLog, Write
 from kube32.store.persist_policy import Persist
 
 _log = logging.getLogger(__name__)
@@ -154,6 +154,10 @@ class Journal:
         """The first revision that must not be given out yet."""
         return self._log.reserved
 
+    def rescue_with(self, newest: Callable[[bytes], Write | None]) -> None:
+        """Where the state of a key is found whose record the flash no longer has when it is to be moved."""
+        self._log.rescue = newest
+
     def take_recovered(self) -> list[Write]:
         """The objects that the log had at boot; the second time, nothing."""
         return self._log.take_recovered()
@@ -181,7 +185,7 @@ class Journal:
                 writes, upto, mark = self._take(now)
             try:
                 self._log.commit(writes, mark or None)
-            except (FlashError, LogFull, ValueError) as error:
+            except Exception as error:  # also a fault of ours must not leave writers waiting
                 self._fail(error)
                 raise JournalFailed("", self.failure) from None
             self.durable_upto = upto
@@ -204,6 +208,9 @@ class Journal:
         """The writes that are due, the revision up to which that is all, and the mark to be set (0: none)."""
         mark = self._wanted_mark if self._wanted_mark > self._log.reserved else 0
         due = [key for key, waiting in self._pending.items() if waiting.due <= now]
+        if due and self._log.live_bytes + sum(map(self._growth, due)) > self._log.capacity:
+            # What makes room for them has not been written yet.
+            due = list(self._pending)
         writes = []
         for key in due:
             waiting = self._pending.pop(key)
@@ -213,6 +220,9 @@ class Journal:
             if waiting.due > _NOW and now >= self._heartbeats_from + self._heartbeat_s:
                 self._heartbeats_from = now
         return writes, self._noted, mark
+
+    def _growth(self, key: str) -> int:
+        return self._sizes.get(key, 0) - self._log.live_size(key.encode())
 
     def _write_of(self, key: str, waiting: _Pending) -> Write | None:
         """What the log has to be told; None where it says so already."""
@@ -226,7 +236,7 @@ class Journal:
 
     def _fail(self, error: Exception) -> None:
         self.failure = text("journal", "failed", cause=str(error))
-        _log.error("%s", self.failure)
+        _log.error("%s", self.failure, exc_info=None if isinstance(error, FlashError) else error)
 
     # --- the flushing thread ---
 

@@ -21,10 +21,14 @@ from kube32.store.errors import AlreadyExists, Conflict, JournalFailed, NotEncod
 from kube32.store.journal import Journal
 from kube32.store.persist_policy import Persist, PersistPolicy
 from kube32.store.radix_tree import RadixTree
+from kube32.store.recovery import Write
 from kube32.store.settled import SettledStore
 
 # So many may be given out between a look at what is reserved and the last use of it.
 _REVISIONS_LEFT = 500
+
+# A commit waits no longer for the store's lock, whose holder may wait for the commit.
+_RESCUE_S = 1.0
 
 # A revision, and a future of a loop that waits for it to be settled.
 _Waiter = tuple[int, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
@@ -52,6 +56,7 @@ class Store:
         self._waiters: list[_Waiter] = []
         self.settled = SettledStore(self, self._tree, self._deliveries, self._lock)
         if journal is not None:
+            journal.rescue_with(self._newest)
             self._load(journal)
 
     @property
@@ -220,6 +225,16 @@ class Store:
             self._tree.set(key, Entry(key, value, write.revision))
         self._revision = journal.first_revision
 
+    def _newest(self, key: bytes) -> Write | None:
+        """What memory has of a key whose record the flash no longer has; None where nothing, or at a bad time."""
+        if not self._lock.acquire(timeout=_RESCUE_S):
+            return None
+        try:
+            entry = self._tree.get(key.decode())
+        finally:
+            self._lock.release()
+        return None if entry is None else Write(key, entry.value, entry.revision)
+
     def _ensure_revisions(self) -> None:
         """Waits for a block of revisions where the journal did not get to reserve one in time."""
         journal = self._journal
@@ -269,13 +284,16 @@ class Store:
                 self._deliveries.deliver(self._journal.durable_upto)
                 self._wake(None)
         except JournalFailed as error:
+            self._deliveries.deliver(self._journal.durable_upto)
+            self._wake(None)
             self._withdraw()
             self._wake(error)
 
     def _withdraw(self) -> None:
-        """The journal has failed: what nobody has seen is as it was before."""
+        """The journal has failed: what is not durable, which nobody has seen, is as it was before."""
+        assert self._journal is not None
         with self._lock:
-            for change in self._deliveries.withdraw():
+            for change in self._deliveries.withdraw(self._journal.durable_upto):
                 if change.old is None:
                     self._tree.pop(change.key)
                 else:

@@ -364,17 +364,35 @@ def test_status_and_small_updates_have_a_reserve(world: World) -> None:
 
 
 def test_full_at_every_size_the_store_can_be_emptied_after_a_cut(world: World) -> None:
-    from kube32.store.flash_memory import PowerCut
-
     keys = fill(world.store)
     for key in keys:
         world.flash.cut_after(1)
-        with pytest.raises(PowerCut):
+        with pytest.raises(JournalFailed):
             world.store.delete(key)
         world.flash.reboot()
         if world.boot().get(key) is not None:
             world.store.delete(key)
     assert world.boot().count("/registry/") == 0
+
+
+def test_room_that_is_free_but_not_written_yet_can_be_used(world: World) -> None:
+    store = world.store
+    keys = fill(store)
+    put_as_agent(store, keys[0], config(10))
+    put_as_agent(store, keys[1], config(10))
+    store.put(CONFIG + "new", config(9_000))
+    assert world.boot().get(CONFIG + "new") is not None
+
+
+def test_a_record_that_rots_is_written_again_from_memory_when_its_sector_is_reclaimed(world: World) -> None:
+    store = world.store
+    kept = store.put(CONFIG + "kept", config(500))
+    at = bytes(world.flash.image).index(kept.value)
+    world.flash.flip(8 * at)
+    for n in range(2_000):
+        store.put(CONFIG + "other", config(1_000, n=n))
+    assert world.boot().get(CONFIG + "kept") == kept
+    assert world.journal.faults == []
 
 
 # --- revisions ---
