@@ -111,3 +111,5 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     except StartError as error:
         print(f"kube32-sim: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except KeyboardInterrupt:  # before the signals have their handlers
+        raise SystemExit(130) from None

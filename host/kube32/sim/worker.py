@@ -1,6 +1,8 @@
 """kube32-sim --worker: joins a cluster, runs a kubelet until a signal."""
 
 import asyncio
+import random
+import sys
 
 from kube32.client.api import ApiClient
 from kube32.client.http import HttpTransport
@@ -11,6 +13,10 @@ from kube32.sim.listeners import make_listeners, start_listeners
 from kube32.sim.node import make_kubelet, node_options, start_kubelet
 from kube32.sim.options import SimOptions, StartError
 from kube32.sim.process import until_signal, write_ready_file
+
+_JOIN_S = 30.0
+_RETRY_FIRST_S = 0.25
+_RETRY_MOST_S = 5.0
 
 
 async def run_worker(options: SimOptions) -> None:
@@ -47,12 +53,20 @@ async def run_worker(options: SimOptions) -> None:
 
 
 async def _join(access: ClusterAccess, options: SimOptions) -> credentials.WorkerCredentials:
-    try:
-        async with asyncio.timeout(30):
-            path = options.data_dir / "node" / "credentials.json"
-            return await credentials.join(access, options.name, options.node_ip, path)
-    except (OSError, TimeoutError) as error:
-        cause = str(error) or type(error).__name__
-        raise StartError(
-            f"{access.server} does not answer ({cause}); is the control plane running?"
-        ) from None
+    """What this node is known by. One that has joined before waits for a control plane that is away: after a
+    power failure both come back, in any order.
+    """
+    path = options.data_dir / "node" / "credentials.json"
+    joined_before, pause_s = path.exists(), _RETRY_FIRST_S
+    while True:
+        try:
+            async with asyncio.timeout(_JOIN_S):
+                return await credentials.join(access, options.name, options.node_ip, path)
+        except (OSError, TimeoutError) as error:
+            cause = f"{access.server} does not answer ({str(error) or type(error).__name__})"
+            if not joined_before:
+                raise StartError(f"{cause}; is the control plane running?") from None
+            if pause_s == _RETRY_FIRST_S:
+                print(f"kube32-sim: {cause}; node {options.name} waits for it", file=sys.stderr, flush=True)
+        await asyncio.sleep(pause_s * random.uniform(0.5, 1))
+        pause_s = min(pause_s * 2, _RETRY_MOST_S)
