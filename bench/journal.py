@@ -19,7 +19,6 @@ import uvloop
 from bench.cluster import BenchCluster
 from bench.harness import OUTPUT, Report
 from bench.rivals import Etcd, in_threads, sqlite_writes
-from kube32.client.api import ApiClient
 from kube32.contract import LIMITS
 from kube32.formats.k32l import Geometry, stored_bytes
 from kube32.store import Journal, Store
@@ -153,6 +152,9 @@ def _writes(report: Report, folder: Path) -> None:
     _ratio(report, f"store to sqlite, {WRITERS} writers each", rates[many], theirs, 5)
     best = max(rates["sqlite", 1], theirs, key=statistics.median)
     _ratio(report, f"store, {WRITERS} writers, to sqlite at its best", rates[many], best, 5)
+    for writers in (1, WRITERS):
+        durable, memory = rates["HTTP", writers], rates["HTTP, not durable", writers]
+        _ratio(report, f"HTTP, {writers} at a time, durable to not durable", durable, memory, None)
     if version:
         theirs = rates["etcd, 4 processes", WRITERS]
         _ratio(report, f"store to etcd, {WRITERS} writers", rates[many], theirs, 2, version)
@@ -160,7 +162,7 @@ def _writes(report: Report, folder: Path) -> None:
 
 
 def _ratio(
-    report: Report, what: str, ours: list[float], theirs: list[float], aim: float, note: str = ""
+    report: Report, what: str, ours: list[float], theirs: list[float], aim: float | None, note: str = ""
 ) -> None:
     samples = [a / b for a, b in zip(ours, theirs, strict=False)]
     report.add(
@@ -168,32 +170,57 @@ def _ratio(
     )
 
 
-async def _http() -> dict[tuple[str, int], list[float]]:
-    """POST and PUT of ConfigMaps to a kube32-sim with --enable-flash."""
-    rates: dict[tuple[str, int], list[float]] = {("HTTP", 1): [], ("HTTP", WRITERS): []}
-    made: set[str] = set()
-    turns = iter(range(1_000_000))
+class Sim:
+    """POST and PUT of ConfigMaps to a kube32-sim by one client process."""
 
-    async def work(client: ApiClient, number: int, each: int) -> None:
-        for turn in range(each):
-            obj = config(f"h{number}-{turn % 30}", next(turns))
-            obj["metadata"] = {"name": obj["metadata"]["name"], "namespace": "default"}
-            if obj["metadata"]["name"] in made:
-                await client.update("ConfigMap", obj)
-            else:
-                made.add(obj["metadata"]["name"])
-                await client.create("ConfigMap", obj, "default")
+    def __init__(self, cluster: BenchCluster, *arguments: str) -> None:
+        self._cluster = cluster
+        self._arguments = arguments
+        self._made: set[str] = set()
+        self._turn = 0
 
-    with BenchCluster() as cluster:
-        control = cluster.sim("control", "--listen", "127.0.0.1:0", "--enable-flash")
+    async def start(self) -> None:
+        """Until its node is Ready."""
+        control = self._cluster.sim("control", "--listen", "127.0.0.1:0", *self._arguments)
         await control.until_ready()
-        client = cluster.client()
+        self._client = self._cluster.client()
+
+    async def writes(self, writers: int, each: int) -> float:
+        """Writes a second."""
+
+        async def work(number: int) -> None:
+            for turn in range(each):
+                self._turn += 1
+                name = f"h{number}-{turn % 30}"
+                obj = config(name, self._turn) | {"metadata": {"name": name, "namespace": "default"}}
+                if name in self._made:
+                    await self._client.update("ConfigMap", obj)
+                else:
+                    self._made.add(name)
+                    await self._client.create("ConfigMap", obj, "default")
+
+        begun = time.perf_counter()
+        await asyncio.gather(*(work(number) for number in range(writers)))
+        return writers * each / (time.perf_counter() - begun)
+
+    async def close(self) -> None:
+        """Gives the connections up."""
+        await self._client.transport.close()
+
+
+async def _http() -> dict[tuple[str, int], list[float]]:
+    """Writes a second through HTTP, durable ones and ones to memory in turn."""
+    rates: dict[tuple[str, int], list[float]] = {}
+    with BenchCluster() as durable, BenchCluster() as memory:
+        sims = {"HTTP": Sim(durable, "--enable-flash"), "HTTP, not durable": Sim(memory)}
+        for sim in sims.values():
+            await sim.start()
         for _ in range(ROUNDS):
-            for writers, count in ((1, HTTP_ONE), (WRITERS, HTTP_MANY)):
-                begun = time.perf_counter()
-                await asyncio.gather(*(work(client, n, count // writers) for n in range(writers)))
-                rates["HTTP", writers].append(count / (time.perf_counter() - begun))
-        await client.transport.close()
+            for name, sim in sims.items():
+                for writers, count in ((1, HTTP_ONE), (WRITERS, HTTP_MANY)):
+                    rates.setdefault((name, writers), []).append(await sim.writes(writers, count // writers))
+        for sim in sims.values():
+            await sim.close()
     return rates
 
 

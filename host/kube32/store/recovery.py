@@ -172,17 +172,24 @@ class _Recovery:
         low = self._room.moving(largest) + self._room.reserve + 1
         due = {record.key for record in again}
         by_sector: dict[int, list[Record]] = {}
-        while tail <= says.last and tail + sectors - 1 - plan.mark.address // size < low:
-            if not by_sector:
-                for record in says.live.values():
-                    by_sector.setdefault(record.address // size, []).append(record)
-            again += [r for r in by_sector.get(tail, ()) if r.key not in due]
-            tail += 1
-            further = self._lay_out(again, tail)
-            # One for the fence of the next boot.
-            if not self._has_room(further, spare=1):
+        for record in says.live.values():
+            by_sector.setdefault(record.address // size, []).append(record)
+        step = sectors
+        while step and tail <= says.last:
+            missing = low - (tail + sectors - 1 - plan.mark.address // size)
+            if missing <= 0:
                 break
-            plan = further
+            # Many at once where many are missing: each time all copies are laid out anew.
+            step = min(step, max(1, missing // 4))
+            end = min(tail + step, says.last + 1)
+            more = [r for s in range(tail, end) for r in by_sector.get(s, ()) if r.key not in due]
+            further = self._lay_out([*again, *more], end)
+            # One for the fence of the next boot.
+            if self._has_room(further, spare=1):
+                again += more
+                plan, tail = further, end
+            else:
+                step //= 2
         return plan
 
     def _lay_out(self, records: Iterable[Record], tail: int) -> "_Plan":

@@ -1,11 +1,14 @@
 """Which records of a scanned image count, and what recovery has to make durable (docs/formats.md, "K32L")."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kube32.formats.k32l.records import HEADER_BYTES, Fence, Record, RecordType, crc_of_copies, read_mark
 from kube32.formats.k32l.scan import Fault, Scan
+
+# No ring has room for more boots in a row that did not end.
+_MOST_BOOTS = 64
 
 
 @dataclass(slots=True)
@@ -32,7 +35,7 @@ class Resolution:
     copies: list[Record]
     faults: list[Fault]
     torn: list[Fault]
-    voided: "Void"
+    voided: "Ranges"
     settled: int
     sector_bytes: int
 
@@ -66,8 +69,7 @@ def resolve(scan: Scan) -> Resolution:
             next_revision = record.revision + 1
         if not record.boot:
             last_service = record.address
-    while fences and fences[-1][0].address > last_service and not _is_whole(scan, *fences[-1]):
-        fences.pop()
+    fences = _trusted(scan, fences, last_service)
     last_fence, says = fences[-1] if fences else (None, None)
     settled = max(last_service, last_fence.address if last_fence is not None else -1)
     counted = [r for r in scan.records if r.address <= settled]
@@ -76,20 +78,19 @@ def resolve(scan: Scan) -> Resolution:
     tail = max([scan.oldest, *(r.address // size - r.run for r in stating)])
     last_begun = max((r.address for r in counted if r.begins), default=-1)
     stable = [r.address // size - r.run for r in stating if r.address < last_begun]
-    voided = Void((fence for _, fence in fences), size)
+    voided = Ranges((fence.void_start, fence.void_end * size) for _, fence in fences)
     if voided:
         counted = [r for r in counted if not voided.has(r.address)]
     service_from = 0 if last_fence is None else last_fence.address
     service = [r for r in counted if r.address >= service_from and not r.boot]
-    places = [
-        fault
-        for fault in scan.faults
-        if fault.end > tail * size and not voided.has(fault.address) and not _is_of_boots(scan, fault, fences)
-    ]
+    places = [f for f in scan.faults if f.end > tail * size and not voided.has(f.address)]
+    if places:
+        between = _between_boots(scan, fences)
+        places = [f for f in places if not between.has(f.address)]
     if last_fence is not None and says is not None and not service:
         # Nothing but boots since: only fences can be torn, and the next one says it all again.
         start, end = says.void_start, says.void_end
-        standing = _copies(counted, end, last_fence.address, size)
+        standing = _copies(counted, end * size, last_fence.address)
         trusted_end, again_from = last_fence.end, settled + 1
     else:
         after_fence = 0 if last_fence is None else ((last_fence.end - 1) // size + 1) * size
@@ -119,25 +120,34 @@ def resolve(scan: Scan) -> Resolution:
     )
 
 
+def _trusted(scan: Scan, fences: list[tuple[Record, Fence]], last_service: int) -> list[tuple[Record, Fence]]:
+    """The fences without those at the end that are left of boots that did not end."""
+    doubtful = [number for number, (record, _) in enumerate(fences) if record.address > last_service]
+    for number in reversed(doubtful[-_MOST_BOOTS:]):
+        if _is_whole(scan, *fences[number]):
+            return fences[: number + 1]
+    return fences[: doubtful[0]] if doubtful else fences
+
+
+def _between_boots(scan: Scan, fences: list[tuple[Record, Fence]]) -> "Ranges":
+    """Where damage can only be an earlier fence that a cut has torn: all copies around it are there."""
+    size = scan.geometry.sector_bytes
+    newest = fences[-_MOST_BOOTS:]
+    return Ranges((f.void_end * size, record.end) for record, f in newest if _is_whole(scan, record, f))
+
+
 def _is_whole(scan: Scan, record: Record, fence: Fence) -> bool:
-    """Whether the copies of a fence are there: if not, it is what is left of a boot that did not end."""
-    size = scan.geometry.sector_bytes
-    start = max(fence.void_end, record.address // size - record.run)
-    return crc_of_copies(_copies(scan.records, start, record.address, size)) == fence.copies
+    """Whether the copies that a fence speaks of are there."""
+    start = max(fence.void_end, record.address // scan.geometry.sector_bytes - record.run)
+    copies = _copies(scan.records, start * scan.geometry.sector_bytes, record.address)
+    return crc_of_copies(copies) == fence.copies
 
 
-def _is_of_boots(scan: Scan, fault: Fault, fences: list[tuple[Record, Fence]]) -> bool:
-    """Whether a place can only be an earlier fence that a cut has torn: all copies around it are there."""
-    size = scan.geometry.sector_bytes
-    return any(
-        fence.void_end * size <= fault.address < record.end and _is_whole(scan, record, fence)
-        for record, fence in fences
-    )
-
-
-def _copies(records: Iterable[Record], start: int, end: int, size: int) -> list[Record]:
-    """What boots have copied into the sectors from `start` on, in front of address `end`."""
-    return [r for r in records if start * size <= r.address < end and r.boot and r.type != RecordType.MARK]
+def _copies(records: list[Record], start: int, end: int) -> list[Record]:
+    """What boots have copied to addresses from `start` on, in front of `end`."""
+    first = bisect_left(records, start, key=lambda r: r.address)
+    behind = bisect_left(records, end, key=lambda r: r.address)
+    return [r for r in records[first:behind] if r.boot and r.type != RecordType.MARK]
 
 
 def _with_header(address: int, size: int) -> int:
@@ -145,23 +155,23 @@ def _with_header(address: int, size: int) -> int:
     return address - HEADER_BYTES if address % size == HEADER_BYTES else address
 
 
-class Void:
-    """The addresses that fences have made void; false when there are none."""
+class Ranges:
+    """Addresses from a start up to an end, any number of times; false when there are none."""
 
-    def __init__(self, fences: Iterable[Fence], sector_bytes: int) -> None:
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
-        end = 0
-        for start, end_sector in sorted({(f.void_start, f.void_end) for f in fences}):
-            if end_sector * sector_bytes > start:
-                end = max(end, end_sector * sector_bytes)
+        most = 0
+        for start, end in sorted(set(ranges)):
+            if end > start:
+                most = max(most, end)
                 self._starts.append(start)
-                self._ends.append(end)
+                self._ends.append(most)
 
     def __bool__(self) -> bool:
         return bool(self._starts)
 
     def has(self, address: int) -> bool:
-        """Whether a record at `address` does not count."""
+        """Whether an address is in one of them."""
         found = bisect_right(self._starts, address) - 1
         return found >= 0 and address < self._ends[found]

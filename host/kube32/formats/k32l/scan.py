@@ -17,7 +17,9 @@ from kube32.formats.k32l.records import (
 )
 
 _FAILURES_PER_SECTOR = 16
-_MAGIC = bytes([K32L.record_magic])
+_MAGIC_BYTE, _RESERVED = K32L.record_magic, K32L.record_reserved
+_MAGIC = bytes([_MAGIC_BYTE])
+_UNPACK = K32L.record_header.unpack_from
 _TYPES = frozenset(K32L.types.values())
 _FLAGS = K32L.begins | K32L.boot
 
@@ -109,6 +111,7 @@ class _Scanner:
         self._firsts: dict[int, int] = {}
         self._scan = Scan(image, geometry)
         self._resume = 0
+        self._seed_of, self._seed = -1, 0
         # A failed CRC may cost a long record's bytes: as many of them as an honest image could never use up.
         self._budget = 16 * geometry.size
 
@@ -215,19 +218,19 @@ class _Scanner:
 
     def _record(self, address: int) -> Record | None:
         """The record that begins at `address`, if its CRC confirms it."""
-        size, geometry, image = self._size, self._geometry, self._image
-        at = address % geometry.size
-        if image[at] != K32L.record_magic:
+        size, image = self._size, self._image
+        at = address % len(image)
+        if image[at] != _MAGIC_BYTE:
             return None
-        _, kind, flags, reserved, key_bytes, run, value_bytes, revision, crc = K32L.record_header.unpack_from(
-            image, at
-        )
-        if kind not in _TYPES or reserved != K32L.record_reserved or flags & ~_FLAGS:
+        _, kind, flags, reserved, key_bytes, run, value_bytes, revision, crc = _UNPACK(image, at)
+        if kind not in _TYPES or reserved != _RESERVED or flags & ~_FLAGS:
             return None
         sequence, offset = divmod(address, size)
+        if sequence != self._seed_of:
+            self._seed_of, self._seed = sequence, crc32(sequence_bytes(sequence))
         length = key_bytes + value_bytes
         body = at + RECORD_BYTES
-        found = crc32(image[at : body - CRC_BYTES], crc32(sequence_bytes(sequence)))
+        found = crc32(image[at : body - CRC_BYTES], self._seed)
         if offset + RECORD_BYTES + length <= size:
             if crc32(image[body : body + length], found) != crc:
                 return None
