@@ -115,11 +115,14 @@ class Journal:
             due = self._due(persist)
             waiting = self._pending.get(change.key)
             if waiting is None:
-                self._pending[change.key] = _Pending(entry, change.old, due, change.revision)
+                waiting = self._pending[change.key] = _Pending(entry, change.old, due, change.revision)
             else:
                 waiting.entry, waiting.revision = entry, change.revision
                 waiting.due = min(waiting.due, due)
-            if persist != Persist.DURABLE:
+            if persist == Persist.DURABLE:
+                # Written whatever the log says: the answer names this revision.
+                waiting.base = None
+            else:
                 self._changed.notify()
 
     def note_revision(self, revision: int) -> None:

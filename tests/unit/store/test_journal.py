@@ -118,6 +118,13 @@ def test_a_key_that_is_as_it_was_is_not_written(world: World) -> None:
     assert world.flash.programmed_bytes == programmed
 
 
+def test_an_answered_write_keeps_its_revision_also_where_it_changes_something_back(world: World) -> None:
+    world.store.put(POD, pod("Pending"))
+    put_as_agent(world.store, POD, pod("Running"))
+    answered = world.store.put(POD, pod("Pending"))
+    assert world.boot().get(POD) == answered
+
+
 def test_what_was_made_and_removed_in_between_is_not_written(world: World) -> None:
     programmed = world.flash.programmed_bytes
     put_as_agent(world.store, POD, pod("Pending"))
