@@ -59,7 +59,8 @@ class PersistPolicy:
         if not agent:
             return write
         if old is None or new is None:
-            return Persist.CONTROLLER
+            # Pods are bound to a Node durably: it must not be missing where they are there.
+            return Persist.DURABLE if kind == "Node" else Persist.CONTROLLER
         return _of_agent(kind, old.obj, new.obj, status)
 
 

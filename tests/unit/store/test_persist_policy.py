@@ -79,6 +79,11 @@ def test_periodic_checkpoints_are_never_journalled_since_their_data_is_not() -> 
             assert of(CHECKPOINT, old, new, agent=agent) == Persist.NEVER
 
 
+def test_a_node_is_there_durably_before_pods_are_bound_to_it() -> None:
+    assert of(NODE, None, obj()) == Persist.DURABLE
+    assert of(NODE, obj(), None) == Persist.DURABLE
+
+
 def ready(status: str, beat: str) -> Obj:
     return {"conditions": [{"type": "Ready", "status": status, "lastHeartbeatTime": beat}]}
 
