@@ -1,6 +1,7 @@
 """kube32-cli journal: reads journal images offline."""
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterable
@@ -19,14 +20,18 @@ File = Annotated[Path, typer.Argument(metavar="FILE")]
 
 
 def _print(lines: Iterable[str]) -> None:
-    """Prints lines; quietly to an end when nobody reads them any more (`| head`)."""
+    """Prints lines; quietly to an end when nobody reads them any more (`| head`). CliError for a full disk."""
     try:
         for line in lines:
             print(line)
-        sys.stdout.flush()
-    except BrokenPipeError:
+        # Absent when the caller closed it (`>&-`).
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise CliError(f"the output cannot be written: {error.strerror or error}", 1) from None
 
 
 @journal_app.command()
@@ -57,15 +62,13 @@ def check(file: File) -> None:
     def verb() -> int:
         image = journal.Image(file)
         if image.scan.blank:
-            print(f"{file}: erased, no log has been begun in it")
+            _print([f"{file}: erased, no log has been begun in it"])
             return 0
         faults = journal.check(image)
-        for line in faults:
-            print(f"{file}: {line}")
-        for line in image.torn:
-            print(f"{file}: an unfinished commit, which nobody was told of: {line}")
+        torn = (f"an unfinished commit, which nobody was told of: {line}" for line in image.torn)
         counts = f"{len(image.says.live)} live objects, {len(image.scan.records)} records"
-        print(f"{file}: {counts}, {len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}")
+        total = f"{counts}, {len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}"
+        _print(f"{file}: {line}" for line in (*faults, *torn, total))
         return 1 if faults else 0
 
     run_verb(verb)
@@ -86,12 +89,7 @@ def stats(
             raise CliError(f'-o "{output}": only json is offered')
         image = journal.Image(file)
         facts = journal.stats(image)
-        if output == "json":
-            from kube32.cli.main import print_json
-
-            print_json(facts)
-        else:
-            _print(_lines(facts))
+        _print([json.dumps(facts, indent=2)] if output == "json" else _lines(facts))
         if image.faults:
             print(f"kube32-cli: {file}: {image.faults[0]}", file=sys.stderr)
         return 1 if image.faults else 0
@@ -121,13 +119,16 @@ def _lines(facts: dict[str, Any]) -> list[str]:
 def salvage(
     file: File,
     to: Annotated[Path, typer.Option("--to", metavar="NEW", help="The journal to write.")],
+    profile: Annotated[
+        str, typer.Option(help="Whose journal NEW is (default: by FILE's size, else sim).")
+    ] = "",
 ) -> None:
     """Save what can still be read of FILE, which is left alone, into a new journal."""
     from kube32.cli import journal
 
     def verb() -> int:
-        count = journal.salvage(file, to)
-        print(f"{to}: {count} objects of {file}")
+        count, made_for = journal.salvage(file, to, profile)
+        _print([f"{to}: {count} objects of {file}, a journal for --profile {made_for}"])
         return 0
 
     run_verb(verb)

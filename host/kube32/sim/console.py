@@ -5,6 +5,7 @@ Whoever may open it may ask; it changes nothing.
 
 import asyncio
 import os
+import select
 import socket
 import stat
 from collections.abc import Callable, Mapping
@@ -21,44 +22,86 @@ Facts = Mapping[str, int | float | str]
 Command = Callable[[], Facts]
 
 
-class _Reader(Protocol):
-    async def read(self, n: int) -> bytes: ...
-
-
-class _Writer(Protocol):
-    def write(self, data: bytes) -> None: ...
-    async def drain(self) -> None: ...
+class _Terminal(Protocol):
+    async def read(self) -> bytes: ...
+    async def send(self, data: bytes) -> None: ...
     def close(self) -> None: ...
 
 
+class _Client:
+    """A connection to the socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience_s: float) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._patience_s = patience_s
+
+    async def read(self) -> bytes:
+        """What has come; b"" at the end. OSError."""
+        return await self._reader.read(_READ_BYTES)
+
+    async def send(self, data: bytes) -> None:
+        """Returns when it is on its way. OSError; TimeoutError for one who does not read, and is cut off."""
+        self._writer.write(data)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._writer.drain()
+        except TimeoutError:
+            # A mere close would wait for the reader, and keep the descriptor as long.
+            self._writer.transport.abort()
+            raise
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._writer.close()
+
+
 class _Device:
-    """A character device as reader and writer. (Event loops differ in which devices their pipes take.)"""
+    """A terminal device. (Event loops differ in which devices their pipes take.)"""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience_s: float) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
-        self._unsent = bytearray()
+        self._patience_s = patience_s
+        self._broken_off = False
+        if not os.isatty(self._fd):
+            os.close(self._fd)
+            raise StartError(f"--console {path}: the device is no terminal")
 
-    async def read(self, n: int) -> bytes:
-        """Up to `n` bytes; b"" when the other end has hung up."""
+    async def read(self) -> bytes:
+        """What has come; b"" when the other end has hung up."""
+        # Whoever sends without a pause leaves time for everything else.
+        await asyncio.sleep(0)
         while True:
             try:
-                return os.read(self._fd, n)
+                data = os.read(self._fd, _READ_BYTES)
             except BlockingIOError:
                 await self._until(reading=True)
+                continue
             except OSError:
                 return b""
+            # Ctrl-D on a terminal that edits lines is no end.
+            if data or self._is_hung_up():
+                return data
 
-    def write(self, data: bytes) -> None:
-        """Keeps bytes for `drain`."""
-        self._unsent += data
+    def _is_hung_up(self) -> bool:
+        poll = select.poll()
+        poll.register(self._fd, 0)
+        return bool(poll.poll(0))
 
-    async def drain(self) -> None:
-        """Sends what was written. OSError."""
-        while self._unsent:
-            try:
-                del self._unsent[: os.write(self._fd, self._unsent)]
-            except BlockingIOError:
-                await self._until(reading=False)
+    async def send(self, data: bytes) -> None:
+        """Returns when it is sent, or nobody has read for so long that the rest is dropped. OSError."""
+        unsent = b"\r\n" + data if self._broken_off else data
+        try:
+            async with asyncio.timeout(self._patience_s):
+                while unsent:
+                    try:
+                        unsent = unsent[os.write(self._fd, unsent) :]
+                    except BlockingIOError:
+                        await self._until(reading=False)
+        except TimeoutError:
+            self._broken_off = True
+        else:
+            self._broken_off = False
 
     async def _until(self, *, reading: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -92,24 +135,42 @@ class Console:
         self._path = path
         self._commands = commands
         self._limits = limits
+        self._patience_s = limits.console_write_ms / 1000
         self._server: asyncio.Server | None = None
+        self._made: tuple[int, int] | None = None
         self._sessions: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Begins to answer."""
         try:
             if self._path.exists() and stat.S_ISCHR(self._path.stat().st_mode):
-                device = _Device(self._path)
-                self._keep(asyncio.create_task(self._answer_all(device, device)))
+                device = _Device(self._path, self._patience_s)
+                self._keep(asyncio.create_task(self._answer_all(device)))
                 return
             self._clear_stale()
-            mask = os.umask(0o177)
-            try:
-                self._server = await asyncio.start_unix_server(self._connected, self._path)
-            finally:
-                os.umask(mask)
+            self._server = await asyncio.start_unix_server(self._connected, sock=self._bind())
         except OSError as error:
             raise StartError(f"--console {self._path}: {error.strerror or error}") from None
+
+    def _bind(self) -> socket.socket:
+        """The socket, only for its owner: nobody can connect before it listens."""
+        bound = socket.socket(socket.AF_UNIX)
+        try:
+            bound.bind(str(self._path))
+            self._path.chmod(0o600)
+            self._made = self._identity()
+        except BaseException:
+            bound.close()
+            raise
+        return bound
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Which file is at the path."""
+        try:
+            status = self._path.lstat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
 
     def _clear_stale(self) -> None:
         """Removes a socket that nobody listens on; anything else at the path is somebody's."""
@@ -118,19 +179,24 @@ class Console:
         if not self._path.is_socket():
             raise StartError(f"--console {self._path}: there is a file already, and no socket")
         with socket.socket(socket.AF_UNIX) as probe:
+            # A process that has no room for further connections is there all the same.
+            probe.setblocking(False)
             try:
                 probe.connect(str(self._path))
             except ConnectionRefusedError:
                 self._path.unlink()
                 return
+            except BlockingIOError:
+                pass
         raise StartError(f"--console {self._path}: another process answers there")
 
     async def stop(self) -> None:
-        """Ends all sessions and removes the socket."""
+        """Ends all sessions and removes the socket, if it is still the one that was made."""
         if self._server is not None:
             self._server.close()
-            with suppress(OSError):
-                self._path.unlink()
+            if self._made is not None and self._made == self._identity():
+                with suppress(OSError):
+                    self._path.unlink()
         for session in list(self._sessions):
             session.cancel()
         await asyncio.gather(*self._sessions, return_exceptions=True)
@@ -140,40 +206,39 @@ class Console:
         session.add_done_callback(self._sessions.discard)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = _Client(reader, writer, self._patience_s)
         if len(self._sessions) >= self._limits.console_clients:
             with suppress(OSError, TimeoutError):
-                await self._say(writer, [text("console", "busy", limit=self._limits.console_clients)])
-            writer.close()
+                await self._say(client, [text("console", "busy", limit=self._limits.console_clients)])
+            client.close()
             return
         session = asyncio.current_task()
         assert session is not None
         self._keep(session)
-        await self._answer_all(reader, writer)
+        await self._answer_all(client)
 
-    async def _answer_all(self, reader: "_Reader", writer: "_Writer") -> None:
+    async def _answer_all(self, terminal: _Terminal) -> None:
         """One terminal, to its end."""
         limit, pending, skipping = self._limits.console_line_bytes, b"", False
         try:
-            while data := await reader.read(_READ_BYTES):
+            while data := await terminal.read():
                 *lines, pending = (pending + data).replace(b"\r", b"\n").split(b"\n")
                 for line in lines:
                     if not skipping:
-                        await self._say(writer, self._answer(line))
+                        await self._say(terminal, self._answer(line))
                     skipping = False
                 if len(pending) > limit:
                     if not skipping:
-                        await self._say(writer, [text("console", "too_long", limit=limit)])
+                        await self._say(terminal, [text("console", "too_long", limit=limit)])
                     pending, skipping = b"", True
         except (OSError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
-            writer.close()
+            terminal.close()
 
-    async def _say(self, writer: "_Writer", lines: list[str]) -> None:
+    async def _say(self, terminal: _Terminal, lines: list[str]) -> None:
         if lines:
-            writer.write("".join(f"{line}\r\n" for line in lines).encode())
-            async with asyncio.timeout(self._limits.console_write_ms / 1000):
-                await writer.drain()
+            await terminal.send("".join(f"{line}\r\n" for line in lines).encode())
 
     def _answer(self, line: bytes) -> list[str]:
         """The lines that answer one; none for an empty one."""

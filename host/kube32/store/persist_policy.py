@@ -26,7 +26,8 @@ class Persist(IntEnum):
 
 _CLASSES = {name.name.lower(): name for name in Persist}
 # What is not made again by itself once it is lost, wherever it stands in a stored object.
-_KEPT_METADATA = ("uid", "finalizers", "deletionTimestamp")
+# (Owner references: an orphan that still names its owner, which is gone, would be collected.)
+_KEPT_METADATA = ("uid", "finalizers", "deletionTimestamp", "ownerReferences")
 _NODE_METADATA = ("labels", "annotations")
 
 
@@ -52,9 +53,10 @@ class PersistPolicy:
         write, status, kind = self._rules.get(resource_of_key(key), self._custom)
         if write == Persist.NEVER:
             return write
-        newest = new or old
-        if kind == "Checkpoint" and newest is not None and _is_periodic(newest.obj):
-            # Its data lives in memory: after a restart there is nothing to restore from.
+        if kind == "Checkpoint" and new is not None and all(_is_periodic(e.obj) for e in (old, new) if e):
+            # Its data lives in memory: after a restart there is nothing to restore from. One that became
+            # periodic is in the journal, so that change and any deletion are told; the journal writes
+            # nothing for what it does not have.
             return Persist.NEVER
         if not agent:
             return write

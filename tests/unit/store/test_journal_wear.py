@@ -51,17 +51,20 @@ class Day:
         condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": str(self.now)}
         return self.obj(f"n{number}", {"conditions": [condition], "usage": str(self.now)})
 
-    def tick(self) -> None:
-        """Ten seconds: heartbeats, leases, periodic checkpoints, events."""
-        self.now += 10
-        beat = int(self.now)
+    def turn(self, seconds: float) -> None:
+        """Time goes by, and what is due is flushed."""
+        self.now += seconds
+        self.journal.flush_due()
+
+    def tick(self, beat: int) -> None:
+        """What comes every ten seconds: heartbeats (more often than kubelets send them), leases, checkpoints."""
+        self.now = float(beat)
         for n in range(NODES):
             self.write(f"leases/kube-node-lease/n{n}", self.obj(f"n{n}", {"renewed": beat}))
-            if beat % 300 == 0:  # node_status_idle_ms
-                self.write(f"nodes/n{n}", self.node(n))
+            self.write(f"nodes/n{n}", self.node(n))
         for n in range(PODS):
             self.checkpoint(f"p{n}-{beat}")
-        self.journal.flush_due()
+        self.turn(1)
 
     def checkpoint(self, name: str) -> None:
         labels = {NAMES.label_trigger: "periodic"}
@@ -70,22 +73,30 @@ class Day:
             self.store.put_extended(key, self.obj(name, {"phase": phase}, labels=labels), agent=True)
         self.store.delete(key, agent=True)
 
+    def crashing(self, count: int, state: str) -> None:
+        """What the kubelet says of a container that is in CrashLoopBackOff, or on its way to it."""
+        status = {"phase": "Running", "containerStatuses": [{"restartCount": count, "state": state}]}
+        self.write("pods/default/crashing", self.obj("crashing", status))
+
     def crash(self, count: int) -> None:
-        """CrashLoopBackOff: a restart every five minutes, and its Events."""
-        for turn in range(3):
-            self.write(f"events/default/crash-{count}-{turn}", self.obj("crash", {"count": count}))
-        self.write("pods/default/crashing", self.obj("crashing", {"restarts": count}))
+        """A restart as every five minutes, the longest back-off: it runs, ends, waits; and its Events."""
+        for state in ("running", "terminated", "waiting"):
+            self.crashing(count, state)
+            self.write(f"events/default/crash-{count}-{state}", self.obj("crash", {"count": count}))
+            self.turn(1)
 
     def run(self) -> None:
         self.set_up()
-        while self.now < DAY_S:
-            self.tick()
-            if int(self.now) % 300 == 0:
-                self.crash(int(self.now) // 300)
-            if int(self.now) % 3600 == 0:  # a user every hour, and a rollout's status
-                self.write("configmaps/default/c", self.obj("c", {"n": self.now}), agent=False)
+        for beat in range(10, DAY_S, 10):
+            self.tick(beat)
+            if beat % 300 == 0:
+                self.crash(beat // 300)
+            if beat % 3600 == 0:  # a user every hour, and a rollout's status
+                self.write("configmaps/default/c", self.obj("c", {"n": beat}), agent=False)
                 for replicas in range(4):
                     self.write("deployments/default/d", self.obj("d", {"replicas": replicas}))
+                    self.turn(1)
+        self.now = float(DAY_S)
 
 
 def test_a_busy_day_leaves_ten_years_of_life() -> None:
@@ -110,6 +121,19 @@ def test_periodic_checkpoints_leases_and_events_program_nothing() -> None:
         day.write("leases/kube-node-lease/n0", day.obj("n0", {"renewed": day.now}))
         day.write(f"events/default/e{day.now}", day.obj("e", {}))
         day.journal.flush_due()
+    assert day.flash.programmed_bytes == programmed
+
+
+def test_a_pod_that_waits_in_its_back_off_programs_nothing() -> None:
+    day = Day()
+    day.set_up()
+    day.turn(1)
+    day.crash(1)
+    programmed = day.flash.programmed_bytes
+    for beat in range(30):
+        day.crashing(1, "waiting")  # told again, as after a lost connection
+        day.write(f"events/default/back-off-{beat}", day.obj("crash", {"count": beat}))
+        day.turn(10)
     assert day.flash.programmed_bytes == programmed
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 import pytest
+from tests.unit.store.conftest import World
 
 from kube32.contract import NAMES
 from kube32.store.entry import Entry
@@ -61,8 +62,9 @@ def test_what_controllers_make_change_and_remove_may_wait_a_second() -> None:
         (obj(), obj(finalizers=["kube32.io/moving"])),
         (obj(finalizers=["kube32.io/moving"]), obj()),
         (obj(), obj(deletionTimestamp="2026-01-01T00:00:00Z")),
+        (obj(ownerReferences=[{"uid": "2"}]), obj()),
     ],
-    ids=["binding", "binding elsewhere", "replacement", "finalizer", "no finalizer", "deletion"],
+    ids=["binding", "elsewhere", "replacement", "finalizer", "no finalizer", "deletion", "orphan"],
 )
 def test_what_is_not_made_again_is_durable_though_controllers_write_it(old: Obj, new: Obj) -> None:
     assert of(POD, old, new) == Persist.DURABLE
@@ -74,9 +76,47 @@ def test_a_checkpoints_phase_is_durable() -> None:
 
 def test_periodic_checkpoints_are_never_journalled_since_their_data_is_not() -> None:
     made = obj({"phase": "Saving"}, labels=PERIODIC)
-    for old, new in [(None, made), (made, obj({"phase": "Saved"}, labels=PERIODIC)), (made, None)]:
+    for old, new in [(None, made), (made, obj({"phase": "Saved"}, labels=PERIODIC))]:
         for agent in (True, False):
             assert of(CHECKPOINT, old, new, agent=agent) == Persist.NEVER
+
+
+def test_a_checkpoint_that_became_periodic_and_was_deleted_does_not_come_back(world: World) -> None:
+    store = world.store
+    store.put(CHECKPOINT, obj({"phase": "Saved"}))
+    store.put(CHECKPOINT, obj({"phase": "Saved"}, labels=PERIODIC))
+    store.delete(CHECKPOINT)
+    assert world.boot().get(CHECKPOINT) is None
+
+
+def test_a_jobs_pod_is_counted_durably_before_its_finalizer_goes(world: World) -> None:
+    store, job = world.store, "/registry/jobs/d/x"
+    counted = {"uncountedTerminatedPods": {"succeeded": ["1"]}}
+    store.put(job, obj())
+    store.put(POD, obj(finalizers=[NAMES.finalizer_job]))
+    store.put_extended(job, obj(counted), agent=True)
+    store.put_extended(POD, obj(), agent=True)
+    after = world.boot().get(job)
+    assert after is not None
+    assert after.obj["status"] == counted
+
+
+def test_an_owner_is_not_gone_before_its_orphans_are_free(world: World) -> None:
+    store, owner = world.store, "/registry/deployments/d/x"
+    store.put(owner, obj())
+    store.put(POD, obj(ownerReferences=[{"uid": "2"}]))
+    store.put_extended(owner, obj({"observedGeneration": 2}), agent=True)
+    world.now += 0.1
+    store.put_extended(POD, obj(), agent=True)
+    store.delete(owner, agent=True)
+    # The owner's status is due now, and with it its deletion.
+    world.now += 0.71
+    world.journal.flush_due()
+    booted = world.boot()
+    orphan = booted.get(POD)
+    assert booted.get(owner) is None
+    assert orphan is not None
+    assert "ownerReferences" not in orphan.obj["metadata"]
 
 
 def test_a_node_is_there_durably_before_pods_are_bound_to_it() -> None:
